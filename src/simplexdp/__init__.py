@@ -1,0 +1,22 @@
+"""Training classifiers when the inputs are private and the labels are public."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .plan import Plan as Plan
+    from .settings import Settings as Settings
+
+__version__ = "0.1.0"
+
+# Loaded when asked for, so that accounting alone does not load torch.
+_HOMES = {"Plan": "plan", "Settings": "settings", "CertifiedClassifier": "estimator"}
+__all__ = ["CertifiedClassifier", "Plan", "Settings", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'simplexdp' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,0 +1,33 @@
+"""What does it cost? Imports nothing else of this package and not torch."""
+
+from __future__ import annotations
+
+from simplexdp.accounting.accountants import (
+    ACCOUNTANTS,
+    POISSON,
+    SEPARATE,
+    THROUGH_DRAWS,
+    Accountant,
+    account,
+)
+from simplexdp.accounting.calibration import (
+    BudgetTooSmall,
+    Calibration,
+    calibrate,
+    largest_sample_rate,
+)
+from simplexdp.accounting.renyi import Cost
+
+__all__ = [
+    "ACCOUNTANTS",
+    "POISSON",
+    "SEPARATE",
+    "THROUGH_DRAWS",
+    "Accountant",
+    "BudgetTooSmall",
+    "Calibration",
+    "Cost",
+    "account",
+    "calibrate",
+    "largest_sample_rate",
+]

@@ -1,0 +1,110 @@
+"""Which accountants are there, and what does each of them rest on?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simplexdp.accounting import renyi
+from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
+from simplexdp.accounting.renyi import Cost
+
+
+@dataclass(frozen=True)
+class Accountant:
+    """What a figure by this accountant means; every statement prints it."""
+
+    name: str
+    title: str
+    relation: str
+    source: str
+    assumptions: tuple[str, ...]
+    proved: bool
+    has_order: bool
+
+
+THROUGH_DRAWS = (
+    "Every update touches the private inputs only through earlier draws; back-propagation "
+    "through the raw input does not satisfy this, so the figure covers the draws and not the "
+    "released weights."
+)
+POISSON = (
+    "Every record enters every batch independently with probability q; the batches stay secret."
+)
+_HIDDEN = (
+    "Hidden participation: an unsampled record is not told apart from a sampled one by the "
+    "absence of its draw."
+)
+_VISIBLE = "Participation is visible: the figure holds even if it is known who was in which batch."
+SEPARATE = (
+    "The softmax output of a record does not depend on other records of its batch "
+    "(no batch normalisation)."
+)
+
+ACCOUNTANTS: dict[str, Accountant] = {
+    record.name: record
+    for record in (
+        Accountant(
+            name="theorem1",
+            title="Theorem 1, as published",
+            relation="the RDP lemma is replace-input; its amplification by sampling is add/remove "
+            "and needs a dummy draw from an absent record",
+            source="the paper, Theorem 1: the RDP lemma, the Poisson subsampling bound of Zhu and "
+            "Wang 2019, the conversion of Canonne, Kamath and Steinke 2020",
+            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE),
+            proved=True,
+            has_order=True,
+        ),
+        Accountant(
+            name="exact",
+            title="Theorem 1 with the exact Rényi divergence of the vertex pair",
+            relation="as theorem1",
+            source="docs/dominance.md: the vertex pair is the worst pair for orders up to α/r; "
+            "subsampling and conversion as in Theorem 1",
+            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE),
+            proved=True,
+            has_order=True,
+        ),
+        Accountant(
+            name="visible",
+            title="visible participation (Rényi)",
+            relation="replace-input",
+            source="the RDP lemma, mixed with the identity; the conversion of Canonne, Kamath and "
+            "Steinke 2020",
+            assumptions=(THROUGH_DRAWS, _VISIBLE, SEPARATE),
+            proved=True,
+            has_order=True,
+        ),
+    )
+}
+
+COMPUTE: dict[str, Callable[..., Cost]] = {
+    "theorem1": renyi.theorem1,
+    "exact": renyi.exact,
+    "visible": renyi.visible,
+}
+
+
+def lookup(name: str) -> Accountant:
+    """The record of an accountant, or an error that lists the names there are."""
+    if name not in ACCOUNTANTS:
+        raise ValueError(f"unknown accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}")
+    return ACCOUNTANTS[name]
+
+
+def account(
+    accountant: str, *, r: float, alpha: float, sample_rate: float, steps: int, delta: float
+) -> Cost:
+    """ε of `steps` draws-only steps at this r, by the named accountant.
+
+    Formal guarantee
+        That of the accountant: `ACCOUNTANTS[accountant]` names the relation, the source and the
+        assumptions. No accountant of the Dirichlet mechanism covers the released weights.
+    """
+    lookup(accountant)
+    check_r(r, alpha)
+    check_schedule(sample_rate, steps)
+    check_delta(delta)
+    return COMPUTE[accountant](
+        r=r, alpha=alpha, sample_rate=sample_rate, steps=int(steps), delta=delta
+    )

@@ -1,0 +1,194 @@
+"""Which r does a budget allow?
+
+The figure h(r) is non-decreasing, with jumps where an order drops out. The answer is the largest
+r with h(r) ≤ ε, found by bisection that only ever moves its lower end to an r that was seen to
+meet the budget: whatever the tolerance, the answer is on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simplexdp.accounting import renyi
+from simplexdp.accounting.accountants import COMPUTE, account, lookup
+from simplexdp.accounting.inputs import (
+    check_alpha,
+    check_delta,
+    check_epsilon,
+    check_r,
+    check_schedule,
+)
+
+_TOLERANCE = 1e-10
+_STRIDE = 4.0
+_SMALLEST_RATIO = 1e-9
+"""An r below this fraction of α carries no signal; the search does not go further down."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The largest r within the budget, and what it really costs."""
+
+    r: float
+    epsilon: float
+    order: int | None
+
+
+class BudgetTooSmall(ValueError):
+    """No r meets the budget on this schedule.
+
+    `floor` is the figure that no r goes below; `largest_sample_rate` the largest sampling rate
+    at which some r would meet the budget in as many steps (None if there is none);
+    `most_steps` the most steps at this sampling rate (None if steps are not what is missing).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        floor: float,
+        largest_sample_rate: float | None,
+        most_steps: int | None,
+    ) -> None:
+        super().__init__(message)
+        self.floor = floor
+        self.largest_sample_rate = largest_sample_rate
+        self.most_steps = most_steps
+
+
+def largest_within(within: Callable[[float], bool], low: float, high: float, tol: float) -> float:
+    """The largest x in [low, high) with within(x), for a `within` that turns false once.
+
+    `low` must be within. The answer is an x for which `within` was seen to hold.
+    """
+    while high / low > 1.0 + tol:
+        middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
+        if within(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def calibrate(
+    accountant: str,
+    *,
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    sample_rate: float,
+    steps: int,
+) -> Calibration:
+    """The largest r whose figure by this accountant is within ε.
+
+    Formal guarantee
+        account(accountant, r=result.r, ...) equals result.epsilon and is at most `epsilon`.
+    """
+    lookup(accountant)
+    check_epsilon(epsilon)
+    check_delta(delta)
+    check_alpha(alpha)
+    check_schedule(sample_rate, steps)
+    steps = int(steps)
+
+    def within(r: float) -> bool:
+        cost = COMPUTE[accountant](
+            r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta, target=epsilon
+        )
+        return cost.epsilon <= epsilon
+
+    low = _first_within(within, alpha)
+    if low is None:
+        raise _too_small(accountant, epsilon, delta, alpha, sample_rate, steps)
+    high = min(alpha, low * _STRIDE)
+    r = _snap(within, largest_within(within, low, high, _TOLERANCE), alpha)
+    cost = account(accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    return Calibration(r, cost.epsilon, cost.order)
+
+
+def _snap(within: Callable[[float], bool], r: float, alpha: float) -> float:
+    """The jump at α/k itself, where the search ended just below it and the jump is within."""
+    jump = alpha / round(alpha / r)
+    near = r < jump < min(alpha, r * (1.0 + 10.0 * _TOLERANCE))
+    return jump if near and within(jump) else r
+
+
+def _first_within(within: Callable[[float], bool], alpha: float) -> float | None:
+    """The first of α/4, α/16, … that meets the budget."""
+    ratio = 1.0 / _STRIDE
+    while ratio >= _SMALLEST_RATIO:
+        if within(ratio * alpha):
+            return ratio * alpha
+        ratio /= _STRIDE
+    return None
+
+
+def largest_sample_rate(
+    accountant: str,
+    *,
+    epsilon: float,
+    delta: float,
+    alpha: float,
+    steps: int,
+    r: float | None = None,
+) -> float | None:
+    """The largest sampling rate at which the budget holds in so many steps; None if there is none.
+
+    With an `r`, the rate at which that r costs at most ε; without, the rate below which at least
+    some r does.
+    """
+    lookup(accountant)
+    check_epsilon(epsilon)
+    check_delta(delta)
+    check_alpha(alpha)
+    least = r if r is not None else _SMALLEST_RATIO * alpha
+    check_r(least, alpha)
+    low, high = 1e-12, 1.0 - 1e-9
+    check_schedule(low, steps)
+
+    def within(sample_rate: float) -> bool:
+        cost = COMPUTE[accountant](
+            r=least,
+            alpha=alpha,
+            sample_rate=sample_rate,
+            steps=int(steps),
+            delta=delta,
+            target=epsilon,
+        )
+        return cost.epsilon <= epsilon
+
+    if not within(low):
+        return None
+    return high if within(high) else largest_within(within, low, high, 1e-4)
+
+
+def _too_small(
+    accountant: str, epsilon: float, delta: float, alpha: float, sample_rate: float, steps: int
+) -> BudgetTooSmall:
+    least = COMPUTE[accountant](
+        r=_SMALLEST_RATIO * alpha,
+        alpha=alpha,
+        sample_rate=sample_rate,
+        steps=steps,
+        delta=delta,
+    ).epsilon
+    rate = largest_sample_rate(accountant, epsilon=epsilon, delta=delta, alpha=alpha, steps=steps)
+    most = None
+    if accountant in ("theorem1", "exact"):
+        most = renyi.most_steps_at_floor(sample_rate, epsilon, delta)
+    advice = [f"an epsilon above {least:.4g}"]
+    if rate is not None and rate < sample_rate:
+        advice.append(f"a sampling rate below {rate:.4g} (a smaller batch or more records)")
+    if most:
+        advice.append(f"at most {most} steps")
+    return BudgetTooSmall(
+        f"no r meets epsilon = {epsilon:g} at sampling rate {sample_rate:.4g} in {steps} steps: "
+        f"the floor is {least:.4g}; what would do: {', or '.join(advice)}",
+        floor=least,
+        largest_sample_rate=rate,
+        most_steps=most,
+    )

@@ -1,0 +1,100 @@
+"""How is a run frozen and thawed?  Tensors in safetensors, the rest in its JSON header.
+
+Because randomness is a function of (seed, step), a checkpoint needs no generator state.  It
+holds the secret seed, so it is readable by its owner alone and is deleted when the run ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from .files import write_atomically
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that a run needs to go on after `step` finished steps."""
+
+    step: int
+    seed: int
+    key: str
+    seconds: float
+    model: Mapping[str, Tensor]
+    optimizer: Mapping[str, Any]
+    extra: Mapping[str, Tensor]
+
+
+def write(
+    path: Path,
+    *,
+    step: int,
+    seed: int,
+    key: str,
+    seconds: float,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    extra: Mapping[str, Tensor],
+) -> None:
+    """Write a checkpoint atomically."""
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"extra/{name}": value for name, value in extra.items()}
+    groups: list[Any] = []
+    scalars: dict[str, Any] = {}
+    if optimizer is not None:
+        state = optimizer.state_dict()
+        groups = state["param_groups"]
+        for index, entries in state["state"].items():
+            for name, value in entries.items():
+                slot = f"optimizer/{index}/{name}"
+                if isinstance(value, Tensor):
+                    tensors[slot] = value
+                else:
+                    scalars[slot] = value
+    header = {"step": step, "seed": str(seed), "key": key, "seconds": seconds}
+    metadata = {"run": json.dumps({**header, "groups": groups, "scalars": scalars})}
+    owned = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    write_atomically(path, save(owned, metadata), mode=0o600)
+
+
+def read(path: Path, key: str) -> Checkpoint:
+    """Read a checkpoint of the run named by `key`; anything else is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["run"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} is damaged; delete the run folder and train again in a new one"
+        ) from error
+    if header["key"] != key:
+        raise ValueError(
+            f"{path} belongs to a run with other settings or of another version; "
+            "resume with the settings in its run.json"
+        )
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "extra": {}}
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in {**tensors, **header["scalars"]}.items():
+        part, _, rest = name.partition("/")
+        if part == "optimizer":
+            index, _, slot = rest.partition("/")
+            state.setdefault(int(index), {})[slot] = value
+        else:
+            parts[part][rest] = value
+    return Checkpoint(
+        step=header["step"],
+        seed=int(header["seed"]),
+        key=key,
+        seconds=header["seconds"],
+        model=parts["model"],
+        optimizer={"state": state, "param_groups": header["groups"]},
+        extra=parts["extra"],
+    )

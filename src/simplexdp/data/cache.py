@@ -1,0 +1,164 @@
+"""Where do fetched data sets live? Plain .npy files with a manifest, put in place atomically.
+
+A set is written to a temporary folder beside its final place and renamed when complete, under a
+file lock: two processes that fetch at once give one result, and a kill leaves only a temporary
+folder that the next fetch removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pooch
+
+from simplexdp.data.dataset import Array, DataError, Split
+
+FORMAT = 1
+SPLITS = ("train", "validation", "test")
+
+
+def root(folder: str | Path | None = None) -> Path:
+    """The cache folder: as given, or SIMPLEXDP_CACHE, or the platform's user cache."""
+    chosen = folder or os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
+    return Path(chosen).expanduser() / "datasets"
+
+
+def array_digest(array: Array) -> str:
+    """The sha256 of an array's elements in C order, whatever file they came from."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cached set: its folder and its manifest."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def verified(self) -> bool:
+        return bool(self.manifest["verified"])
+
+    @property
+    def provenance(self) -> tuple[str, ...]:
+        return tuple(self.manifest["provenance"])
+
+
+@contextmanager
+def locked(base: Path, key: str) -> Iterator[None]:
+    """Holds the set's lock; the kernel drops it when the process ends, however it ends."""
+    base.mkdir(parents=True, exist_ok=True)
+    with (base / f".{key}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _damaged(folder: Path, reason: str) -> DataError:
+    return DataError(
+        f"the cached copy {folder} is damaged ({reason}): "
+        f"remove that folder, or fetch again with --force"
+    )
+
+
+def entry(base: Path, key: str) -> Entry | None:
+    """The cached set under a key, or None; a folder without a readable manifest is damaged."""
+    folder = base / key
+    if not folder.is_dir():
+        return None
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise _damaged(folder, "its manifest cannot be read") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _damaged(folder, "its manifest has another format")
+    return Entry(folder, manifest)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_array(path: Path, array: Array) -> dict[str, Any]:
+    contiguous = np.ascontiguousarray(array)
+    np.save(path, contiguous, allow_pickle=False)
+    _sync(path)
+    return {
+        "sha256": array_digest(contiguous),
+        "bytes": path.stat().st_size,
+        "shape": list(contiguous.shape),
+        "dtype": contiguous.dtype.str,
+    }
+
+
+def store(base: Path, key: str, splits: Mapping[str, Split], facts: Mapping[str, Any]) -> Entry:
+    """Writes a set and puts it in place in one rename. The caller holds the lock."""
+    for leftover in base.glob(f".{key}.partial-*"):
+        shutil.rmtree(leftover)
+    partial = base / f".{key}.partial-{os.getpid()}"
+    partial.mkdir()
+    arrays = {
+        f"{name}_{what}": _write_array(partial / f"{name}_{what}.npy", getattr(split, what))
+        for name, split in splits.items()
+        for what in ("inputs", "labels")
+    }
+    manifest = {"format": FORMAT, **facts, "arrays": arrays}
+    (partial / "manifest.json").write_text(json.dumps(manifest, indent=1), "utf-8")
+    _sync(partial / "manifest.json")
+    _sync(partial)
+    final = base / key
+    if final.exists():
+        final.rename(base / f".{key}.partial-old-{os.getpid()}")
+    partial.rename(final)
+    _sync(base)
+    for replaced in base.glob(f".{key}.partial-old-*"):
+        shutil.rmtree(replaced)
+    return Entry(final, manifest)
+
+
+def _open_array(found: Entry, name: str) -> Array:
+    facts = found.manifest["arrays"][name]
+    path = found.folder / f"{name}.npy"
+    if not path.is_file() or path.stat().st_size != facts["bytes"]:
+        raise _damaged(found.folder, f"{name}.npy is missing or has another size")
+    array: Array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    if list(array.shape) != facts["shape"] or array.dtype.str != facts["dtype"]:
+        raise _damaged(found.folder, f"{name}.npy has another shape or type")
+    return array
+
+
+def open_splits(found: Entry) -> dict[str, Split]:
+    """The splits, inputs memory-mapped read-only; sizes, shapes and types are compared."""
+    return {
+        name: Split(
+            _open_array(found, f"{name}_inputs"),
+            np.array(_open_array(found, f"{name}_labels"), dtype=np.int64),
+        )
+        for name in SPLITS
+        if f"{name}_inputs" in found.manifest["arrays"]
+    }
+
+
+def verify(found: Entry) -> dict[str, str]:
+    """Recomputes every array's sha256 and compares it with the manifest."""
+    actual = {name: array_digest(_open_array(found, name)) for name in found.manifest["arrays"]}
+    for name, digest in actual.items():
+        if digest != found.manifest["arrays"][name]["sha256"]:
+            raise _damaged(found.folder, f"{name}.npy does not match its sha256")
+    return actual

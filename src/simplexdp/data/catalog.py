@@ -1,0 +1,279 @@
+"""How does a set known by name become arrays? Cache first, then the sources in order."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplexdp.data import cache
+from simplexdp.data.builtin import digits
+from simplexdp.data.dataset import DataError, Dataset, Split
+from simplexdp.data.registry import KNOWN_COPIES, RECORDS, Record
+from simplexdp.data.sources import (
+    Found,
+    Unavailable,
+    from_download,
+    from_folder,
+    from_package,
+    warn,
+)
+
+DATA_DIR_VARIABLE = "SIMPLEXDP_DATA_DIR"
+_UNVERIFIED = "-unverified-"
+
+
+def names() -> tuple[str, ...]:
+    """The data sets known by name; `digits` is built in."""
+    return ("digits", *RECORDS)
+
+
+def record_of(name: str) -> Record:
+    """The record of a set, or an error that lists the names."""
+    if name not in RECORDS:
+        raise DataError(f"unknown data set {name!r}; known: {', '.join(names())}")
+    return RECORDS[name]
+
+
+def _data_dir(given: str | Path | None) -> Path | None:
+    chosen = given or os.environ.get(DATA_DIR_VARIABLE)
+    return Path(chosen).expanduser() if chosen else None
+
+
+def _provenance(record: Record, found: Found) -> tuple[str, ...]:
+    files = ", ".join(f"{name} (sha256 {digest})" for name, digest in found.checksums.items())
+    if found.verified:
+        return (f"{record.title}: {found.form.title}, checksums verified",)
+    copies = [KNOWN_COPIES[d] for d in found.checksums.values() if d in KNOWN_COPIES]
+    kind = f"{copies[0]}, not" if copies else "not"
+    sentences = (
+        f"{kind} {record.original}'s own file: {files}; results on it are not "
+        f"{record.original} results",
+    )
+    return (*sentences, found.form.note) if found.form.note else sentences
+
+
+def _check_splits(record: Record, splits: dict[str, Split], verified: bool) -> None:
+    """Shapes and label range always; counts and content checksums for the original."""
+    for name, split in splits.items():
+        if split.inputs.shape[1:] != record.shape or split.inputs.dtype != np.uint8:
+            raise DataError(f"{record.name}: {name} is not uint8 images of shape {record.shape}")
+        if len(split) == 0 or not 0 <= split.labels.min() <= split.labels.max() < len(
+            record.class_names
+        ):
+            raise DataError(f"{record.name}: {name} has labels outside the known classes")
+    if verified:
+        counts = {
+            name: tuple(np.bincount(s.labels, minlength=len(record.class_names)).tolist())
+            for name, s in splits.items()
+        }
+        if counts != dict(record.class_counts):
+            raise DataError(f"{record.name}: class counts differ from the published ones")
+        _check_content(record, splits)
+
+
+def _check_content(record: Record, splits: dict[str, Split]) -> None:
+    for key, expected in record.content.items():
+        split, what = key.split("_")
+        if cache.array_digest(getattr(splits[split], what)) != expected:
+            raise DataError(f"{record.name}: {key} does not match the set's content checksum")
+
+
+def _read(record: Record, found: Found) -> dict[str, Split]:
+    splits = found.form.reader(found.paths)
+    _check_splits(record, splits, found.verified)
+    return splits
+
+
+def _store(record: Record, found: Found, base: Path, force: bool) -> cache.Entry:
+    key = record.name
+    if not found.verified:
+        key += _UNVERIFIED + next(iter(found.checksums.values()))[:12]
+    if not force and (present := cache.entry(base, key)):
+        return present
+    facts = {
+        "name": record.name,
+        "verified": found.verified,
+        "source": found.where,
+        "provenance": list(_provenance(record, found)),
+        "files": dict(found.checksums),
+    }
+    return cache.store(base, key, _read(record, found), facts)
+
+
+def _unverified_entry(record: Record, base: Path) -> cache.Entry | None:
+    for folder in sorted(base.glob(f"{record.name}{_UNVERIFIED}*")):
+        return cache.entry(base, folder.name)
+    return None
+
+
+def _remote(record: Record, work: Path) -> list[Callable[[], Found]]:
+    """The canonical download, then the package clients."""
+    downloads = [partial(from_download, f, work) for f in record.forms if f.downloadable]
+    packages = [partial(from_package, f, work) for f in record.forms if f.package is not None]
+    return [*downloads, *packages]
+
+
+def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
+    """Tries each remote source; whatever fails is said on standard error."""
+    with tempfile.TemporaryDirectory(prefix="simplexdp-") as work:
+        for attempt in _remote(record, Path(work)):
+            try:
+                return _store(record, attempt(), base, force)
+            except DataError as error:
+                reasons.append(str(error))
+                warn(f"{record.name}: {error}")
+    raise DataError(
+        f"{record.name} could not be had ({'; '.join(reasons)}): "
+        f"name a folder that holds it with --data-dir or {DATA_DIR_VARIABLE}"
+    )
+
+
+def acquire(
+    record: Record,
+    data_dir: str | Path | None = None,
+    allow_unverified: bool = False,
+    force: bool = False,
+    cache_dir: str | Path | None = None,
+) -> cache.Entry:
+    """The cached set, fetched from the first source that has it.
+
+    A file in the user's own folder that is refused ends the search: taking another silently
+    would hide the damage.
+    """
+    base, folder = cache.root(cache_dir), _data_dir(data_dir)
+    if not force and (found := cache.entry(base, record.name)):
+        return found
+    reasons: list[str] = []
+    with cache.locked(base, record.name):
+        if not force and (found := cache.entry(base, record.name)):
+            return found
+        if folder is not None:
+            try:
+                return _store(record, from_folder(record, folder, allow_unverified), base, force)
+            except Unavailable as error:
+                reasons.append(str(error))
+        if allow_unverified and not force and (found := _unverified_entry(record, base)):
+            return found
+        return _from_remote(record, base, force, reasons)
+
+
+def load_named(
+    name: str,
+    data_dir: str | Path | None = None,
+    allow_unverified: bool = False,
+    cache_dir: str | Path | None = None,
+) -> Dataset:
+    """A set by name, fetched when the cache lacks it; inputs are memory-mapped."""
+    if name == "digits":
+        return digits()
+    record = record_of(name)
+    found = acquire(record, data_dir, allow_unverified, cache_dir=cache_dir)
+    splits = cache.open_splits(found)
+    return Dataset(
+        name=name,
+        train=splits["train"],
+        test=splits["test"],
+        validation=splits.get("validation"),
+        class_names=record.class_names,
+        provenance=found.provenance,
+    )
+
+
+def present(name: str, cache_dir: str | Path | None = None) -> bool:
+    """Whether a set can be loaded without fetching anything."""
+    return name == "digits" or cache.entry(cache.root(cache_dir), record_of(name).name) is not None
+
+
+def fetch(
+    name: str,
+    data_dir: str | Path | None = None,
+    allow_unverified: bool = False,
+    force: bool = False,
+    cache_dir: str | Path | None = None,
+) -> dict[str, Any]:
+    """Puts a set into the cache and describes it."""
+    if name != "digits":
+        acquire(record_of(name), data_dir, allow_unverified, force, cache_dir)
+    return describe(name, cache_dir)
+
+
+def check(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
+    """Verifies a cached set in full: every array against its sha256, counts, content."""
+    if name == "digits":
+        return {**describe(name), "checked": "built in"}
+    record, base = record_of(name), cache.root(cache_dir)
+    found = cache.entry(base, record.name) or _unverified_entry(record, base)
+    if found is None:
+        return {**describe(name, cache_dir), "checked": "not present"}
+    cache.verify(found)
+    _check_splits(record, cache.open_splits(found), found.verified)
+    return {**describe(name, cache_dir), "checked": "every array matches its sha256"}
+
+
+def _split_facts(splits: dict[str, Split], classes: int) -> dict[str, Any]:
+    counts = {n: np.bincount(s.labels, minlength=classes).tolist() for n, s in splits.items()}
+    return {"counts": {n: len(s) for n, s in splits.items()}, "class_counts": counts}
+
+
+def _describe_digits() -> dict[str, Any]:
+    dataset = digits()
+    return {
+        "name": "digits",
+        "title": "scikit-learn's handwritten digits",
+        "status": "built in",
+        "verified": True,
+        "shape": list(dataset.input_shape),
+        "dtype": "float32",
+        "range": [0.0, 1.0],
+        "classes": 10,
+        "class_names": list(dataset.class_names),
+        **_split_facts({"train": dataset.train, "test": dataset.test}, 10),
+        "licence": "CC BY 4.0 (UCI, Alpaydin and Kaynak)",
+        "home": "https://archive.ics.uci.edu/dataset/80",
+        "files": {},
+        "provenance": list(dataset.provenance),
+    }
+
+
+def describe(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
+    """What is known of a set: its published facts, and those of the cached copy if present."""
+    if name == "digits":
+        return _describe_digits()
+    record, base = record_of(name), cache.root(cache_dir)
+    found = cache.entry(base, record.name) or _unverified_entry(record, base)
+    facts = {
+        "name": name,
+        "title": record.title,
+        "status": "not present",
+        "verified": None,
+        "shape": list(record.shape),
+        "dtype": "uint8",
+        "range": [0, 255],
+        "classes": len(record.class_names),
+        "class_names": list(record.class_names),
+        "counts": record.counts,
+        "class_counts": {split: list(counts) for split, counts in record.class_counts.items()},
+        "licence": record.licence,
+        "home": record.home,
+        "files": {f.name: f"{f.algorithm}:{f.digest}" for f in record.forms[0].files},
+        "provenance": [],
+    }
+    if found is None:
+        return facts
+    splits = cache.open_splits(found)
+    return {
+        **facts,
+        "status": "present" if found.verified else "present, not verified",
+        "verified": found.verified,
+        **_split_facts(splits, len(record.class_names)),
+        "files": {n: f"sha256:{digest}" for n, digest in found.manifest["files"].items()},
+        "arrays": {n: f"sha256:{a['sha256']}" for n, a in found.manifest["arrays"].items()},
+        "source": found.manifest["source"],
+        "provenance": list(found.provenance),
+    }

@@ -1,0 +1,68 @@
+"""What is a data set here? Arrays of inputs with public labels, and where they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class DataError(ValueError):
+    """Data that is missing, damaged or not described well enough; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Inputs with their labels: images uint8 (N, C, H, W), tables float32 (N, F), labels int64."""
+
+    inputs: Array
+    labels: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise DataError(
+                f"{len(self.inputs)} inputs but {len(self.labels)} labels: every record needs both"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set with its splits, and what a statement has to say about it.
+
+    `provenance` holds sentences on where the files came from; `computed_from_data` names
+    whatever the preprocessing read from the private inputs themselves.
+    """
+
+    name: str
+    train: Split
+    test: Split
+    validation: Split | None
+    class_names: tuple[str, ...]
+    provenance: tuple[str, ...] = field(default=())
+    computed_from_data: tuple[str, ...] = field(default=())
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(int(n) for n in self.train.inputs.shape[1:])
+
+
+def to_model_input(batch: torch.Tensor) -> torch.Tensor:
+    """Scales uint8 images to [-1, 1] by their format's range; other inputs pass as float32.
+
+    The range 0..255 is the format's and not the data's, so nothing is read from the inputs.
+    """
+    if batch.dtype == torch.uint8:
+        return (batch.to(torch.float32) / 255.0 - 0.5) / 0.5
+    return batch.to(torch.float32)

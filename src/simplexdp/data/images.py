@@ -1,0 +1,94 @@
+"""How does a folder of images by class become arrays? `root/<class>/*.png`, sorted by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from simplexdp.data.dataset import Array, DataError
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+Size = tuple[int, int, int]
+
+
+def parse_size(option: int | str | tuple[int, ...]) -> Size:
+    """28, "28", "28x32" or "28x32x1": height, width and channels (3 unless said)."""
+    parts = option if isinstance(option, tuple) else tuple(str(option).lower().split("x"))
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) == 1:
+        numbers *= 2
+    if len(numbers) == 2:
+        numbers.append(3)
+    if len(numbers) != 3 or min(numbers) < 1 or numbers[2] not in (1, 3):
+        raise DataError(
+            f"cannot read the image size {option!r}: write 28, 28x32 or 28x32x1 (1 or 3 channels)"
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+def class_folders(root: Path) -> dict[str, list[Path]]:
+    """The image files of each class, by folder name."""
+    found = {
+        folder.name: sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES)
+        for folder in sorted(root.iterdir())
+        if folder.is_dir() and not folder.name.startswith(".")
+    }
+    if empty := [name for name, files in found.items() if not files]:
+        raise DataError(
+            f"the class folder {empty[0]} in {root.name} holds no "
+            f"{', '.join(s[1:] for s in SUFFIXES)} images"
+        )
+    if len(found) < 2:
+        raise DataError(f"{root} needs one folder of images for each of at least two classes")
+    return found
+
+
+def _where(path: Path, position: int) -> str:
+    return f"image {position + 1} of class {path.parent.name} (by file name)"
+
+
+def _open(path: Path, position: int, size: Size, resize: bool) -> Array:
+    height, width, channels = size
+    try:
+        with Image.open(path, formats=["PNG", "JPEG"]) as picture:
+            if not resize and picture.size != (width, height):
+                raise DataError(
+                    f"{_where(path, position)} differs in size from the first image: "
+                    "give --image-size to scale all to one size"
+                )
+            pixels = picture.convert("L" if channels == 1 else "RGB")
+            if pixels.size != (width, height):
+                pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
+            array = np.asarray(pixels, dtype=np.uint8)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"{_where(path, position)} is not a complete PNG or JPEG ({type(error).__name__})"
+        ) from None
+    return array[None] if channels == 1 else array.transpose(2, 0, 1)
+
+
+def size_of_first(files: dict[str, list[Path]]) -> Size:
+    """The size and channels of the first file, where the user names none."""
+    first = next(iter(files.values()))[0]
+    try:
+        with Image.open(first, formats=["PNG", "JPEG"]) as picture:
+            grey = picture.mode in ("1", "L", "I;16")
+            return picture.height, picture.width, 1 if grey else 3
+    except (OSError, SyntaxError, Image.DecompressionBombError):
+        raise DataError(f"{_where(first, 0)} is not a complete PNG or JPEG") from None
+
+
+def read_images(files: dict[str, list[Path]], size: Size, resize: bool) -> tuple[Array, list[str]]:
+    """The images, uint8 (N, C, H, W), with the class of each."""
+    pictures = [
+        _open(path, position, size, resize)
+        for paths in files.values()
+        for position, path in enumerate(paths)
+    ]
+    labels = [name for name, paths in files.items() for _ in paths]
+    return np.stack(pictures), labels

@@ -1,0 +1,266 @@
+"""How is the user's own data read? A folder of images, an .npz, or a table, by path.
+
+Labels are public: classes and the split are computed from them. Inputs are private: whatever the
+preprocessing reads from them is named in `computed_from_data`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simplexdp.data import images, tables
+from simplexdp.data.dataset import Array, DataError, Dataset, Split
+from simplexdp.data.readers import npz_arrays, npz_keys
+from simplexdp.data.schema import ALL, Bounds, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data.split import SPLIT_SEED, stratified_split
+
+MAX_CLASSES = 10_000
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about data given by path."""
+
+    schema: Schema
+    test: Path | None = None
+    test_fraction: float = 0.2
+    split_seed: int = SPLIT_SEED
+    image_size: int | str | tuple[int, ...] | None = None
+
+
+def classes_of(labels: list[str]) -> tuple[str, ...]:
+    """The distinct public labels, in numeric order where all are whole numbers."""
+    distinct = set(labels)
+    if all(text.lstrip("-").isdecimal() for text in distinct):
+        return tuple(sorted(distinct, key=int))
+    return tuple(sorted(distinct))
+
+
+def encode_labels(labels: list[str], classes: tuple[str, ...], where: str) -> Indices:
+    """Class numbers; a label that training never saw is refused (labels are public)."""
+    place = {name: k for k, name in enumerate(classes)}
+    if unknown := sorted(set(labels) - set(place)):
+        raise DataError(f"{where} has the class {unknown[0]!r}, which the training data lacks")
+    return np.array([place[label] for label in labels], dtype=np.int64)
+
+
+def _check_classes(classes: tuple[str, ...], records: int) -> None:
+    if len(classes) < 2:
+        raise DataError(f"the labels have {len(classes)} class: a classifier needs at least two")
+    if len(classes) > MAX_CLASSES or 2 * len(classes) > records:
+        raise DataError(
+            f"the labels have {len(classes)} distinct values in {records} records: "
+            "this is no classification label"
+        )
+
+
+def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
+    """Training and test indices and the sentence that says how they were chosen."""
+    if not 0.0 < options.test_fraction < 1.0:
+        raise DataError(f"the test fraction {options.test_fraction} is not between 0 and 1")
+    if np.bincount(labels).min() < 2:
+        raise DataError(
+            "a class has a single record, so it cannot be both trained on and tested: "
+            "remove it or give --test"
+        )
+    held_out = max(1, round(options.test_fraction * len(labels)))
+    train, test = stratified_split(labels, held_out, options.split_seed)
+    if len(np.unique(labels[train])) < len(np.unique(labels)):
+        raise DataError(
+            "the test fraction leaves a class without training records: make it smaller"
+        )
+    return train, test, (
+        f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
+    )
+
+
+def _dataset(
+    path: Path,
+    train: Split,
+    test: Split,
+    classes: tuple[str, ...],
+    how: str,
+    computed: tuple[str, ...] = (),
+) -> Dataset:
+    return Dataset(
+        name=path.name,
+        train=train,
+        test=test,
+        validation=None,
+        class_names=classes,
+        provenance=(f"the user's own data {path.name}, {how}",),
+        computed_from_data=computed,
+    )
+
+
+def load_table(path: Path, options: Options) -> Dataset:
+    """A .csv or .parquet table with a label column."""
+    schema = options.schema
+    if schema.label is None:
+        raise DataError(f"{path.name} is a table: name its label column with --label")
+    table = tables.read_table(path)
+    texts = tables.label_texts(table, schema.label, path)
+    classes = classes_of(texts)
+    _check_classes(classes, len(texts))
+    labels = encode_labels(texts, classes, path.name)
+    if options.test is None:
+        train, test, how = _split(labels, options)
+        train_table, test_table = tables.take(table, train), tables.take(table, test)
+        train_labels, test_labels, test_path = labels[train], labels[test], path
+    else:
+        test_path = options.test
+        train_table, test_table = table, tables.read_table(test_path)
+        how = f"tested on {test_path.name}"
+        train_labels = labels
+        test_labels = encode_labels(
+            tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
+        )
+    plan = tables.encoders(train_table, schema, path.suffix == ".csv")
+    return _dataset(
+        path,
+        Split(tables.encode(train_table, plan, path), train_labels),
+        Split(tables.encode(test_table, plan, test_path), test_labels),
+        classes,
+        how,
+        tuple(e.computed for e in plan if e.computed is not None),
+    )
+
+
+def load_images(path: Path, options: Options) -> Dataset:
+    """A folder of images by class, or one with train/ and test/ inside."""
+    has_split = (path / "train").is_dir() and (path / "test").is_dir()
+    train_root = path / "train" if has_split else path
+    test_root = options.test or (path / "test" if has_split else None)
+    files = images.class_folders(train_root)
+    computed: tuple[str, ...] = ()
+    if options.image_size is None:
+        size = images.size_of_first(files)
+        computed = (f"the image size {size[0]}×{size[1]}×{size[2]} (that of the first image)",)
+    else:
+        size = images.parse_size(options.image_size)
+    resize = options.image_size is not None
+    inputs, texts = images.read_images(files, size, resize)
+    classes = classes_of(texts)
+    _check_classes(classes, len(texts))
+    labels = encode_labels(texts, classes, path.name)
+    if test_root is None:
+        train, test, how = _split(labels, options)
+        return _dataset(
+            path,
+            Split(inputs[train], labels[train]),
+            Split(inputs[test], labels[test]),
+            classes,
+            how,
+            computed,
+        )
+    test_inputs, test_texts = images.read_images(images.class_folders(test_root), size, resize)
+    test_labels = encode_labels(test_texts, classes, test_root.name)
+    return _dataset(
+        path,
+        Split(inputs, labels),
+        Split(test_inputs, test_labels),
+        classes,
+        f"tested on {test_root.name}",
+        computed,
+    )
+
+
+def channels_first(values: Array, name: str) -> Array:
+    """(N, F) as it is; images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels."""
+    if values.ndim == 2:
+        return values
+    if values.ndim == 3:
+        return values[:, None]
+    if values.ndim == 4 and values.shape[1] in (1, 3):
+        return values
+    if values.ndim == 4 and values.shape[3] in (1, 3):
+        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+    raise DataError(
+        f"{name} has shape {values.shape}: give records × features, or images of 1 or 3 channels"
+    )
+
+
+def _array_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds | None, str | None]:
+    """The bounds of X: its type's for uint8, the user's, or the data's if declared public."""
+    schema_names = {"X", ALL}
+    if strange := sorted({*schema.bounds, *schema.public} - schema_names):
+        raise DataError(f"{path.name} has the array X and no column {strange[0]}: write --bounds lo:hi")
+    if inputs.dtype == np.uint8:
+        return (None if inputs.ndim == 4 else (0.0, 255.0)), None
+    if bounds := schema.bounds.get("X", schema.bounds_of("X")):
+        return bounds, None
+    if schema.is_public("X"):
+        return data_bounds(inputs), "the bounds of X (minimum and maximum of the training records)"
+    raise DataError(
+        f"X in {path.name} is {inputs.dtype} and has no bounds: give --bounds lo:hi, "
+        "or declare --public-columns X"
+    )
+
+
+def _npz_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
+    content = npz_arrays(path, (inputs, labels))
+    values, targets = channels_first(content[inputs], inputs), content[labels]
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{inputs} in {path.name} is not numeric")
+    if values.dtype.kind == "f":
+        refuse_missing(values, f"{inputs} in {path.name}")
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim != 1 or len(targets) != len(values) or targets.dtype.kind not in "iubUS":
+        raise DataError(f"{labels} in {path.name} needs one whole number or text for each record")
+    if targets.dtype.kind == "S":
+        targets = np.char.decode(targets, "utf-8")
+    return values, [str(target) for target in targets.tolist()]
+
+
+def load_npz(path: Path, options: Options) -> Dataset:
+    """An .npz with X and y, and X_test and y_test where it has its own split."""
+    inputs, texts = _npz_pair(path, "X", "y")
+    classes = classes_of(texts)
+    _check_classes(classes, len(texts))
+    labels = encode_labels(texts, classes, path.name)
+    own_test = "X_test" in npz_keys(path)
+    if options.test is not None or own_test:
+        source = options.test or path
+        names = ("X", "y") if options.test is not None else ("X_test", "y_test")
+        test_inputs, test_texts = _npz_pair(source, *names)
+        train_inputs, train_labels = inputs, labels
+        test_labels = encode_labels(test_texts, classes, source.name)
+        how = f"tested on {names[0]} of {source.name}"
+    else:
+        train, test, how = _split(labels, options)
+        train_inputs, train_labels = inputs[train], labels[train]
+        test_inputs, test_labels = inputs[test], labels[test]
+    if test_inputs.shape[1:] != train_inputs.shape[1:] or test_inputs.dtype != train_inputs.dtype:
+        raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
+    bounds, computed = _array_bounds(train_inputs, options.schema, path)
+    if bounds is not None:
+        train_inputs, test_inputs = scale(train_inputs, bounds), scale(test_inputs, bounds)
+    return _dataset(
+        path,
+        Split(train_inputs, train_labels),
+        Split(test_inputs, test_labels),
+        classes,
+        how,
+        () if computed is None else (computed,),
+    )
+
+
+def load_path(path: Path, options: Options) -> Dataset:
+    """The user's own data, by what the path is."""
+    if options.test is not None and not options.test.exists():
+        raise DataError(f"the test data {options.test} does not exist")
+    if path.is_dir():
+        return load_images(path, options)
+    if path.suffix == ".npz":
+        return load_npz(path, options)
+    if path.suffix in tables.SUFFIXES:
+        return load_table(path, options)
+    raise DataError(
+        f"{path.name} is none of: a folder of images by class, .npz, {', '.join(tables.SUFFIXES)}"
+    )

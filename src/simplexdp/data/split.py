@@ -1,0 +1,39 @@
+"""Which records are held out? A stratified split that reads only the public labels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simplexdp.data.dataset import DataError
+
+SPLIT_SEED = 20240229
+
+
+def held_out_by_class(counts: NDArray[np.int64], held_out: int) -> NDArray[np.int64]:
+    """How many of each class to hold out: proportional, the largest remainders rounded up."""
+    exact = counts * (held_out / counts.sum())
+    floor = np.floor(exact).astype(np.int64)
+    order = np.argsort(floor - exact, kind="stable")
+    floor[order[: held_out - int(floor.sum())]] += 1
+    return floor
+
+
+def stratified_split(
+    labels: NDArray[np.int64], held_out: int, seed: int = SPLIT_SEED
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted indices (kept, held out); a function of the public labels and the seed alone."""
+    if not 0 < held_out < len(labels):
+        raise DataError(
+            f"cannot hold out {held_out} of {len(labels)} records: "
+            "choose a test fraction that leaves records on both sides"
+        )
+    rng = np.random.Generator(np.random.Philox(seed))
+    counts = np.bincount(labels).astype(np.int64)
+    taken = [
+        rng.permutation(np.flatnonzero(labels == k))[:n]
+        for k, n in enumerate(held_out_by_class(counts, held_out))
+    ]
+    test = np.sort(np.concatenate(taken)).astype(np.int64)
+    train = np.setdiff1d(np.arange(len(labels), dtype=np.int64), test)
+    return train, test

@@ -1,0 +1,170 @@
+"""How is a softmax output perturbed?  Draws, the perturbed loss, and its closed forms.
+
+The Dirichlet mechanism replaces a probability vector s by p ~ Dir(r·s + α·1).  Training uses
+the negative log-likelihood −log p_y of the draw, differentiated along the draw (pathwise).
+
+Formal guarantee
+----------------
+Statement (one draw): at parameters θ that do not depend on x, publishing one draw from
+    Dir(r·g_θ(x) + α·1) is (λ, λ r² ψ'(α − (λ−1) r))-RDP under replacement of the input x,
+    for 1 ≤ λ < 1 + α/r.
+Source: Ponnoprat, "Dirichlet mechanism for differentially private KL divergence minimization"
+    (the paper's RDP lemma).
+Not covered: the gradient of the loss with respect to the parameters.  It is the product of a
+    function of the draw with ∂z/∂θ, and ∂z/∂θ is evaluated at the raw input; it is not
+    post-processing of the draw.
+
+Numerics: concentrations, draws and derivatives are float64, and Gamma variables are kept as
+logarithms, so that α = 0.05 neither underflows nor is clamped.  numpy draws the variables from
+the generator that the caller passes; torch supplies the derivative of a Gamma variable with
+respect to its concentration.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import special
+from torch import Tensor
+from torch.nn import functional
+
+Estimator = Literal["marginal", "full"]
+ESTIMATORS: tuple[Estimator, ...] = ("marginal", "full")
+Array = npt.NDArray[np.float64]
+
+
+class _LogGamma(torch.autograd.Function):
+    """log G with G ~ Gamma(concentration), differentiable in the concentration.
+
+    For a < 1 the draw is G_a = G_{a+1}·U^{1/a} in logarithms, which cannot underflow.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, concentration: Tensor, rng: np.random.Generator) -> Tensor:
+        a = concentration.detach().cpu().numpy()
+        small = a < 1.0
+        gamma = rng.standard_gamma(a + small)
+        minus_log_u = rng.standard_exponential(a.shape) * small
+        ctx.save_for_backward(
+            concentration, torch.from_numpy(np.asarray(gamma)), torch.from_numpy(minus_log_u)
+        )
+        return torch.from_numpy(np.asarray(np.log(gamma) - minus_log_u / a)).to(
+            concentration.device
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        (grad,) = grad_outputs
+        concentration, gamma, minus_log_u = ctx.saved_tensors
+        a = concentration.detach().cpu()
+        # torch's implicit derivative of a Gamma draw; unlike those of Beta and Dirichlet it has
+        # no bias where one concentration is small and the total is large.
+        derivative = torch._standard_gamma_grad(a + (a < 1.0).double(), gamma) / gamma
+        derivative = derivative + minus_log_u / a.square()
+        return grad * derivative.to(grad.device), None
+
+
+def log_gamma_draw(concentration: Tensor, rng: np.random.Generator) -> Tensor:
+    """log G for G ~ Gamma(concentration) elementwise, with its pathwise derivative."""
+    draw: Tensor = _LogGamma.apply(concentration, rng)  # type: ignore[no-untyped-call]
+    return draw
+
+
+def draw(probabilities: Tensor, r: float, alpha: float, rng: np.random.Generator) -> Tensor:
+    """A draw from Dir(r·s + α·1) for each probability vector s in the last dimension."""
+    check_parameters(r, alpha)
+    s = probabilities.double()
+    if not bool(torch.isfinite(s).all()) or bool((s < 0).any()):
+        raise ValueError("a probability is negative or not finite; pass softmax outputs")
+    if s.numel() and float((s.sum(-1) - 1.0).abs().max()) > 1e-4:
+        raise ValueError("probabilities do not sum to 1; pass softmax outputs, not logits")
+    return torch.softmax(log_gamma_draw(r * s + alpha, rng), dim=-1)
+
+
+def perturbed_nll(
+    logits: Tensor,
+    labels: Tensor,
+    r: float,
+    alpha: float,
+    rng: np.random.Generator,
+    estimator: Estimator = "marginal",
+) -> Tensor:
+    """−log p_y of one draw for each record, as a float64 vector differentiable in the logits.
+
+    `full` draws the whole vector p, as Algorithm 1 is written.  `marginal` draws only p_y, which
+    is Beta(r s_y + α, r (1 − s_y) + (d−1) α): the same loss in distribution and, since a+b is
+    constant, a gradient with the same mean κ·(s − e_y), at a cost that does not grow with d.
+    """
+    check_parameters(r, alpha)
+    check_batch(logits, labels)
+    classes = logits.shape[1]
+    if estimator == "marginal":
+        log_s_y = -functional.cross_entropy(logits, labels, reduction="none").double()
+        s_y = log_s_y.exp()
+        rest = -torch.expm1(log_s_y)
+        log_g = log_gamma_draw(
+            torch.stack([r * s_y + alpha, r * rest + (classes - 1) * alpha]), rng
+        )
+        log_y, log_rest = log_g[0], log_g[1]
+    elif estimator == "full":
+        log_g = log_gamma_draw(r * torch.softmax(logits.double(), dim=1) + alpha, rng)
+        log_y = log_g.gather(1, labels[:, None])[:, 0]
+        log_rest = log_g.scatter(1, labels[:, None], -torch.inf).logsumexp(dim=1)
+    else:
+        raise ValueError(f"unknown estimator {estimator!r}; use one of {', '.join(ESTIMATORS)}")
+    # −log(G_y / (G_y + G_rest)), precise also where p_y is all but 1.
+    odds = log_rest - log_y
+    losses = torch.logaddexp(odds, torch.zeros_like(odds))
+    if not bool(torch.isfinite(losses).all()):
+        raise ValueError(
+            "the logits hold NaN or infinity; lower the learning rate or check the inputs"
+        )
+    return losses
+
+
+# Theorem 2: moments of the perturbed loss in terms of the true class's probability s_y.
+
+
+def expected_loss(s_y: npt.ArrayLike, r: float, alpha: float, classes: int) -> Array:
+    """F = ψ(r + dα) − ψ(r s_y + α)."""
+    a = r * np.asarray(s_y, dtype=np.float64) + alpha
+    return np.asarray(special.digamma(r + classes * alpha) - special.digamma(a))
+
+
+def attenuation(s_y: npt.ArrayLike, r: float, alpha: float) -> Array:
+    """κ = r s_y ψ'(r s_y + α): the expected gradient is κ times that of the cross entropy."""
+    a = r * np.asarray(s_y, dtype=np.float64)
+    return np.asarray(a * special.polygamma(1, a + alpha))
+
+
+def loss_variance(s_y: npt.ArrayLike, r: float, alpha: float, classes: int) -> Array:
+    """Var = ψ'(r s_y + α) − ψ'(r + dα)."""
+    a = r * np.asarray(s_y, dtype=np.float64) + alpha
+    return np.asarray(special.polygamma(1, a) - special.polygamma(1, r + classes * alpha))
+
+
+def check_parameters(r: float, alpha: float) -> None:
+    """Refuse parameters for which the RDP lemma says nothing."""
+    if not (0.0 < alpha < np.inf):
+        raise ValueError(f"alpha is {alpha}; it must be positive and finite")
+    if not (0.0 < r < alpha):
+        raise ValueError(f"r is {r}; it must lie strictly between 0 and alpha = {alpha}")
+
+
+def check_batch(logits: Tensor, labels: Tensor) -> None:
+    """Refuse a batch whose shapes or labels do not fit."""
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError(
+            f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} "
+            "do not fit; pass (batch, classes) and (batch,)"
+        )
+    if logits.shape[1] < 2:
+        raise ValueError("a classifier needs at least 2 classes; the logits have fewer columns")
+    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:
+        raise ValueError(
+            f"a label lies outside 0 … {logits.shape[1] - 1}; "
+            "give the model as many outputs as there are classes"
+        )

@@ -1,0 +1,98 @@
+"""How is a model trained?  A registry of methods, and the one way to run them into a folder."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from .. import data, runs
+from ..settings import Settings
+from .outcome import Outcome, finite
+
+__all__ = ["METHODS", "Outcome", "method", "run", "summary"]
+
+# Imported when used: DP-SGD brings Opacus along, which takes seconds to load.
+METHODS = {
+    "dirichlet": "dirichlet",
+    "dpsgd": "dpsgd",
+    "certified": "certified",
+    "gaussian-features": "gaussian_features",
+    "plain": "plain",
+}
+
+
+class Method(Protocol):
+    """What every method's module offers under the name `train`."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        dataset: data.Dataset,
+        run: runs.RunFolder | None,
+        show_progress: bool = False,
+    ) -> Outcome: ...
+
+
+def method(name: str) -> Method:
+    """The training function of a method."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; use one of {', '.join(METHODS)}")
+    train: Method = importlib.import_module(f"{__name__}.{METHODS[name]}").train
+    return train
+
+
+def run(
+    settings: Settings,
+    out: Path | None = None,
+    resume: bool = False,
+    show_progress: bool = False,
+    dataset: data.Dataset | None = None,
+) -> tuple[Outcome, runs.RunFolder]:
+    """Train into a run folder, or go on with an unfinished one."""
+    train = method(settings.method)
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    if dataset is None:
+        dataset = data.load(settings.data, **settings.data_options)
+    if resume:
+        if out is None:
+            raise ValueError("--resume needs the run folder; give it with --out")
+        folder = runs.RunFolder.open(out)
+        if folder.finished():
+            raise ValueError(f"{out} is finished; there is nothing to resume")
+    else:
+        folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
+    try:
+        outcome = train(settings, dataset, folder, show_progress)
+    except ValueError:
+        # Refused before the first step: nothing was spent, so nothing is left behind.
+        if not resume and not folder.checkpoint.exists():
+            folder.discard()
+        raise
+    folder.save_model(outcome.model)
+    folder.save_outcome(summary(settings, outcome, folder))
+    folder.save_statement(outcome.statement)
+    folder.checkpoint.unlink(missing_ok=True)
+    return outcome, folder
+
+
+def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dict[str, Any]:
+    """What `simplexdp train --json` prints, and what run.json keeps as the outcome."""
+    statement = outcome.statement
+    return {
+        "accuracy": outcome.accuracy,
+        "validation_accuracy": outcome.validation_accuracy,
+        "method": settings.method,
+        "data": settings.data,
+        "model": outcome.model_name,
+        "epsilon": None if statement.epsilon is None else finite(statement.epsilon),
+        "delta": statement.delta,
+        "seconds": round(outcome.seconds, 3),
+        "steps": outcome.steps,
+        "run": str(folder.path),
+        **{k: v for k, v in outcome.chosen.items() if k != "steps"},
+        "statement": statement.to_json(),
+    }

@@ -1,0 +1,94 @@
+"""Algorithm 1: softmax outputs perturbed with the Dirichlet mechanism in every step."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor
+
+from .. import accounting, data, mechanism, models, training
+from ..plan import Plan
+from ..runs import RunFolder
+from ..settings import Settings
+from .outcome import Outcome, model_for, seed_of, steps_of
+
+
+def train(
+    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
+) -> Outcome:
+    """Train with Algorithm 1.
+
+    Formal guarantee: the figure of the chosen accountant bounds the sequence of draws, under the
+    assumptions in the statement.  It does not cover the released weights.
+    """
+    records = len(dataset.train.labels)
+    seed = seed_of(settings, run)
+    plan = Plan(
+        settings.epsilon,
+        settings.delta,
+        records,
+        batch_size=settings.batch_size,
+        steps=steps_of(settings, records, settings.batch_size),
+        alpha=settings.alpha,
+        accountant=settings.accountant,
+        estimator=cast(mechanism.Estimator, settings.estimator),
+        seed=seed,
+    )
+    plan.seed_known = settings.seed is not None
+    name, model = model_for(settings, dataset, seed)
+    lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
+    optimizer = training.make_optimizer(settings.optimizer, model, lr)
+    criterion = plan.loss()
+
+    def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        plan.begin_step(len(labels))
+        if len(labels) == 0:
+            return None  # an empty batch is a step that changes nothing
+        optimizer.zero_grad(set_to_none=True)
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    cheap = accounting.ACCOUNTANTS[plan.accountant].has_order
+    trained = training.train(
+        training.Job(
+            model=model,
+            update=update,
+            dataset=dataset,
+            sample_rate=plan.sample_rate,
+            steps=plan.steps,
+            seed=seed,
+            settings=settings,
+            optimizer=optimizer,
+            # A numerical composition takes seconds: it is made once, at the end.
+            epsilon_spent=lambda step: (
+                plan.epsilon_spent(step) if cheap or step == plan.steps else None
+            ),
+            on_resume=plan.resume_at,
+        ),
+        run,
+        show_progress,
+    )
+    return Outcome(
+        model=model,
+        model_name=name,
+        statement=plan.statement(
+            batch_norm=models.has_batch_norm(model),
+            computed_from_data=dataset.computed_from_data,
+            notes=dataset.provenance,
+        ),
+        accuracy=trained.accuracy,
+        validation_accuracy=trained.validation_accuracy,
+        steps=trained.steps,
+        seconds=trained.seconds,
+        chosen={
+            "r": plan.r,
+            "order": plan.order,
+            "batch_size": plan.batch_size,
+            "sample_rate": plan.sample_rate,
+            "steps": plan.steps,
+            "lr": lr,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        },
+    )

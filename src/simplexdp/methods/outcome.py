@@ -1,0 +1,68 @@
+"""What does a training give back?  And the few steps that every iterative method begins with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import checkpoint, data, models, sampling
+from ..runs import RunFolder, version
+from ..settings import Settings
+from ..statement import Statement
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained model, what it scores and what may be claimed of it."""
+
+    model: nn.Module
+    model_name: str
+    statement: Statement
+    accuracy: float
+    validation_accuracy: float | None
+    steps: int
+    seconds: float
+    chosen: dict[str, Any]  # what was chosen by rule: learning rate, batch size, …
+
+
+def seed_of(settings: Settings, run: RunFolder | None) -> int:
+    """The seed that was asked for, that of an unfinished run, or a fresh secret one."""
+    if run is not None and run.checkpoint.exists():
+        return checkpoint.read(run.checkpoint, settings.key(version())).seed
+    return sampling.fresh_seed() if settings.seed is None else settings.seed
+
+
+def model_for(settings: Settings, dataset: data.Dataset, seed: int) -> tuple[str, nn.Module]:
+    """Build the network asked for, or the default for this kind of input, and check that it fits.
+
+    A multilayer perceptron serves tables and images of up to 16×16, a small CNN larger images.
+    """
+    shape = dataset.input_shape
+    small = len(shape) == 1 or shape[-1] <= 16
+    name = settings.model or ("mlp" if small else "cnn")
+    # torch's own generator initialises the weights; it is keyed by the run's seed.
+    torch.manual_seed(int(sampling.stream(seed, "weights", 0).integers(2**63)))
+    model = models.build(name, shape, dataset.classes, settings.norm)
+    models.check(model, shape, dataset.classes)
+    model = model.to(settings.device)
+    if len(shape) == 3:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return name, model
+
+
+def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | None:
+    """Steps from epochs, where epochs were given and the batch size is known."""
+    if settings.epochs is None:
+        return settings.steps
+    if batch_size is None:
+        raise ValueError("epochs need a batch size; give --batch-size, or --steps instead")
+    return max(1, round(settings.epochs * records / batch_size))
+
+
+def finite(value: float) -> float | None:
+    """JSON knows no infinity."""
+    return value if math.isfinite(value) else None

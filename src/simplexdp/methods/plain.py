@@ -1,0 +1,86 @@
+"""Poisson batches without noise: the ε = ∞ column of a table, and no guarantee at all."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from .. import data, training
+from ..plan import EFFECTIVE_LEARNING_RATE, schedule
+from ..runs import RunFolder
+from ..settings import Settings
+from ..statement import Statement
+from .outcome import Outcome, model_for, seed_of, steps_of
+
+
+def train(
+    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
+) -> Outcome:
+    """Train on the cross entropy, with the batches and the optimizer of Algorithm 1."""
+    records = len(dataset.train.labels)
+    seed = seed_of(settings, run)
+    batch_size, steps = schedule(
+        records,
+        settings.epsilon,
+        settings.delta,
+        settings.batch_size,
+        steps_of(settings, records, settings.batch_size),
+        settings.alpha,
+    )
+    name, model = model_for(settings, dataset, seed)
+    lr = settings.lr if settings.lr is not None else EFFECTIVE_LEARNING_RATE
+    optimizer = training.make_optimizer(settings.optimizer, model, lr)
+
+    def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        if len(labels) == 0:
+            return None
+        optimizer.zero_grad(set_to_none=True)
+        loss = functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    trained = training.train(
+        training.Job(
+            model=model,
+            update=update,
+            dataset=dataset,
+            sample_rate=batch_size / records,
+            steps=steps,
+            seed=seed,
+            settings=settings,
+            optimizer=optimizer,
+        ),
+        run,
+        show_progress,
+    )
+    return Outcome(
+        model=model,
+        model_name=name,
+        statement=Statement(
+            method="plain",
+            mechanism={"name": "none"},
+            epsilon=None,
+            delta=None,
+            accountant="none",
+            relation="none",
+            sampling=f"Poisson, rate {batch_size}/{records}",
+            steps=steps,
+            covers_draws=False,
+            covers_weights=False,
+            covers=(),
+            does_not_cover=("Anything: the training has no privacy mechanism.",),
+            notes=dataset.provenance,
+        ),
+        accuracy=trained.accuracy,
+        validation_accuracy=trained.validation_accuracy,
+        steps=steps,
+        seconds=trained.seconds,
+        chosen={
+            "batch_size": batch_size,
+            "sample_rate": batch_size / records,
+            "steps": steps,
+            "lr": lr,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        },
+    )

@@ -1,0 +1,13 @@
+"""Which network? A registry of factories, one architecture a file.
+
+>>> from simplexdp import models
+>>> model = models.build("logistic", input_shape=(1, 8, 8), classes=10)
+>>> sum(p.numel() for p in model.parameters())
+650
+"""
+
+from __future__ import annotations
+
+from simplexdp.models.registry import build, names
+
+__all__ = ["build", "names"]

@@ -1,0 +1,334 @@
+"""Which parameters go together?  A plan fixes them once and hands out sampler, loss and figure.
+
+    plan = Plan(epsilon=1.0, delta=1e-5, records=len(labels), batch_size=250, steps=9600)
+    optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate())
+    criterion = plan.loss()
+    for inputs, labels in plan.batches((inputs, labels)):
+        optimizer.zero_grad()
+        criterion(model(inputs), labels).backward()
+        optimizer.step()
+    print(plan.statement().to_markdown())
+
+Because sampler, loss and accountant come from one object, the mechanism that runs is the one
+that is accounted: a step beyond the schedule, or a second draw for a record of the same batch,
+is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, default_collate
+
+from . import accounting, mechanism, sampling
+from .statement import WEIGHTS_NOT_COVERED, Assumption, Statement, common_assumptions
+
+# The paper's figure on learning rates: over γ·κ the curves of all α fall together, with their
+# best between 0.04 and 0.13; this is about the geometric middle.
+EFFECTIVE_LEARNING_RATE = 0.08
+TYPICAL_TRUE_CLASS_PROBABILITY = 0.9
+# Theorem 1 always admits some r, if need be by an order in the thousands; below this share of α
+# the draws say next to nothing about the model's outputs and training is hopeless.
+LEAST_USEFUL_R = 1 / 100
+# Adaptive optimizers divide the scale κ out again; the paper trains Adam at this rate.
+ADAPTIVE_LEARNING_RATE = 0.001
+
+Data = Any  # a map-style torch data set, or a pair (inputs, labels) of tensors or arrays
+
+
+class BudgetExhausted(ValueError):
+    """A step or a draw was asked for that the plan has not paid for."""
+
+
+class Plan:
+    """A budget and a schedule, and everything that follows from them."""
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        records: int,
+        *,
+        batch_size: int | None = None,
+        steps: int | None = None,
+        alpha: float = 3.0,
+        accountant: str = "theorem1",
+        estimator: mechanism.Estimator = "marginal",
+        seed: int | None = None,
+    ) -> None:
+        if accountant not in accounting.ACCOUNTANTS:
+            raise ValueError(
+                f"unknown accountant {accountant!r}; "
+                f"use one of {', '.join(accounting.ACCOUNTANTS)}"
+            )
+        if estimator not in mechanism.ESTIMATORS:
+            raise ValueError(
+                f"unknown estimator {estimator!r}; use one of {', '.join(mechanism.ESTIMATORS)}"
+            )
+        self.batch_size, self.steps = schedule(records, epsilon, delta, batch_size, steps, alpha)
+        self.records = records
+        self.delta = delta
+        self.alpha = alpha
+        self.accountant = accountant
+        self.estimator = estimator
+        self.sample_rate = self.batch_size / records
+        sampling.check_sampling(records, self.sample_rate)
+        self.r, self.epsilon, self.order = self._calibrate(epsilon)
+        self.seed_known = seed is not None
+        self._seed = sampling.fresh_seed() if seed is None else seed
+        sampling.check_seed(self._seed)
+        self.steps_done = 0
+        self._draws_open = 0
+
+    def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
+        schedule = {
+            "delta": self.delta,
+            "alpha": self.alpha,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+        }
+        found = accounting.calibrate(self.accountant, epsilon=epsilon, **schedule)
+        least = LEAST_USEFUL_R * self.alpha
+        if found.r >= least:
+            return found.r, found.epsilon, found.order
+        floor = accounting.account(self.accountant, r=least, **schedule).epsilon
+        rate = largest_useful_rate(self.accountant, epsilon, self.delta, self.alpha, self.steps)
+        limit = int(rate * self.records)
+        batch = f"a batch size of at most {limit}, " if limit >= 1 else "more records, "
+        raise ValueError(
+            f"epsilon = {epsilon:g} leaves no useful r with batch size {self.batch_size} of "
+            f"{self.records} records for {self.steps} steps (the largest is {found.r:.2g} for "
+            f"alpha = {self.alpha:g}); what would do: {batch}fewer steps, or an epsilon of "
+            f"{floor:.3g}"
+        )
+
+    def learning_rate(self, optimizer: str = "sgd") -> float:
+        """γ = γ_eff / κ at s_y = 0.9 (Theorem 2), or the customary rate of adaptive methods."""
+        if optimizer in ("adam", "adamw", "rmsprop"):
+            return ADAPTIVE_LEARNING_RATE
+        kappa = float(
+            mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha)
+        )
+        return EFFECTIVE_LEARNING_RATE / kappa
+
+    def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """The Poisson batches of the steps that are left; an empty batch is a step too."""
+        size = len(data[1]) if isinstance(data, tuple) else len(data)
+        if size != self.records:
+            raise ValueError(
+                f"the plan is for {self.records} records and the data has {size}; "
+                "make a plan for this data"
+            )
+        if self.steps_done >= self.steps:
+            raise BudgetExhausted(
+                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
+            )
+        indices = sampling.poisson_batches(
+            self.records, self.sample_rate, self.steps, self._seed, self.steps_done
+        )
+        for batch in _gather(data, indices, workers):
+            self.begin_step(len(batch[1]))
+            yield batch
+
+    def begin_step(self, batch_records: int) -> int:
+        """Count a step for a batch of this size; its number keys the step's randomness."""
+        if self.steps_done >= self.steps:
+            raise BudgetExhausted(
+                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
+            )
+        self.steps_done += 1
+        self._draws_open = batch_records
+        return self.steps_done - 1
+
+    def resume_at(self, step: int) -> None:
+        """Go on after `step` finished steps, with the randomness that belongs to the next."""
+        if not 0 <= step <= self.steps:
+            raise ValueError(f"cannot resume at step {step} of {self.steps}")
+        self.steps_done, self._draws_open = step, 0
+
+    def loss(self) -> PrivateLoss:
+        """The perturbed loss, a callable of (logits, labels)."""
+        return PrivateLoss(self)
+
+    def noise(self, batch_records: int) -> np.random.Generator:
+        """The generator for the draws of so many records of the current batch."""
+        if batch_records > self._draws_open:
+            raise BudgetExhausted(
+                "the loss was asked for more draws than the current batch has records; "
+                "call it once for each batch that plan.batches() gives"
+            )
+        rng = sampling.stream(self._seed, f"noise-{self._draws_open}", self.steps_done)
+        self._draws_open -= batch_records
+        return rng
+
+    def epsilon_spent(self, steps: int | None = None) -> float:
+        """What the steps so far have cost at this plan's r and δ."""
+        steps = self.steps_done if steps is None else steps
+        if steps == 0:
+            return 0.0
+        if steps == self.steps:
+            return self.epsilon
+        cost = accounting.account(
+            self.accountant,
+            r=self.r,
+            alpha=self.alpha,
+            sample_rate=self.sample_rate,
+            steps=steps,
+            delta=self.delta,
+        )
+        return cost.epsilon
+
+    def statement(
+        self,
+        *,
+        batch_norm: bool | None = None,
+        computed_from_data: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> Statement:
+        """What may be claimed after the steps so far."""
+        accountant = accounting.ACCOUNTANTS[self.accountant]
+        holds = {
+            accounting.THROUGH_DRAWS: False,  # Algorithm 1 back-propagates through raw inputs
+            accounting.POISSON: True,
+            accounting.SEPARATE: None if batch_norm is None else not batch_norm,
+        }
+        return Statement(
+            method="dirichlet (Algorithm 1)",
+            mechanism={
+                "name": "Dirichlet",
+                "r": self.r,
+                "alpha": self.alpha,
+                "estimator": self.estimator,
+            },
+            epsilon=self.epsilon_spent(),
+            delta=self.delta,
+            accountant=accountant.title,
+            relation=accountant.relation,
+            sampling=f"Poisson, rate {self.batch_size}/{self.records}",
+            steps=self.steps_done,
+            covers_draws=True,
+            covers_weights=False,
+            covers=("the sequence of Dirichlet draws, under the assumptions below",),
+            does_not_cover=(
+                WEIGHTS_NOT_COVERED,
+                "Predictions of the trained model, its checkpoints and its test accuracy.",
+                "Any use of the labels, the number of records or the class counts: "
+                "these are public.",
+            ),
+            assumptions=(
+                *(Assumption(text, holds.get(text)) for text in accountant.assumptions),
+                *common_assumptions(self.seed_known, computed_from_data),
+            ),
+            notes=notes,
+        )
+
+
+class PrivateLoss:
+    """The mean perturbed negative log-likelihood of a batch; 0 for an empty one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        mechanism.check_batch(logits, labels)
+        if len(labels) == 0:
+            return logits.sum() * 0.0
+        plan = self._plan
+        losses = mechanism.perturbed_nll(
+            logits, labels, plan.r, plan.alpha, plan.noise(len(labels)), plan.estimator
+        )
+        return losses.mean().to(logits.dtype)
+
+
+def schedule(
+    records: int,
+    epsilon: float,
+    delta: float,
+    batch_size: int | None,
+    steps: int | None,
+    alpha: float,
+) -> tuple[int, int]:
+    """Batch size and steps, by rule from the number of records and the budget where not given.
+
+    The factor 3 in Theorem 1 leaves a cost that no r lowers at moderate orders and that grows
+    like q³, so a customary batch is impossible on small data.  The rule takes q near 1/180, at
+    most 250 records, and at most half of the rate at which no useful r is left.
+    """
+    if records < 2:
+        raise ValueError(f"the data set has {records} records; at least 2 are needed")
+    if batch_size is not None and not 1 <= batch_size < records:
+        raise ValueError(
+            f"the batch size is {batch_size}; it must be at least 1 and below the "
+            f"{records} records"
+        )
+    if steps is None:
+        steps = int(min(max(records / 6, 3000), 10_000))
+    if steps < 1:
+        raise ValueError(f"the number of steps is {steps}; it must be at least 1")
+    if batch_size is None:
+        limit = 0.5 * records * largest_useful_rate("theorem1", epsilon, delta, alpha, steps)
+        batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
+    return batch_size, steps
+
+
+def largest_useful_rate(
+    accountant: str, epsilon: float, delta: float, alpha: float, steps: int
+) -> float:
+    """The largest sampling rate that leaves a useful r; 0 where none does."""
+    rate = accounting.largest_sample_rate(
+        accountant,
+        epsilon=epsilon,
+        delta=delta,
+        alpha=alpha,
+        steps=steps,
+        r=LEAST_USEFUL_R * alpha,
+    )
+    return rate or 0.0
+
+
+def _gather(
+    data: Data, batches: Iterator[sampling.Indices], workers: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    if isinstance(data, tuple):
+        inputs, labels = data
+        for indices in batches:
+            yield torch.as_tensor(inputs[indices]), torch.as_tensor(labels[indices])
+        return
+    # The first record lends its shape to an empty batch; none of its values are used.
+    inputs, labels = default_collate([data[0]])[:2]
+    empty = (inputs[:0], labels[:0])
+    loader: DataLoader[Any] = DataLoader(
+        data,
+        batch_sampler=_IndexLists(batches),
+        num_workers=workers,
+        collate_fn=_Collate(empty),
+    )
+    yield from loader
+
+
+class _IndexLists:
+    """Index arrays as lists, the form in which a DataLoader takes batches."""
+
+    def __init__(self, batches: Iterator[sampling.Indices]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (indices.tolist() for indices in self._batches)
+
+
+class _Collate:
+    """Stack a batch; an empty one keeps the shapes, so that the step is not lost."""
+
+    def __init__(self, empty: tuple[Tensor, Tensor]) -> None:
+        self._empty = empty
+
+    def __call__(self, records: list[Any]) -> tuple[Tensor, Tensor]:
+        if not records:
+            return self._empty
+        inputs, labels = default_collate(records)[:2]
+        return inputs, labels

@@ -1,0 +1,64 @@
+"""What does a person see while it runs?  Bars on standard error, nothing on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class StepBar:
+    """A bar over steps with loss, accuracy and the ε spent so far."""
+
+    def __init__(self, bar: Progress | None, total: int, done: int) -> None:
+        self._bar = bar
+        self._done = done
+        self._epsilon = ""
+        self._task = bar.add_task("training", total=total, completed=done) if bar else None
+
+    def advance(
+        self,
+        losses: Collection[float],
+        accuracy: float | None,
+        epsilon_spent: Callable[[int], float | None] | None,
+    ) -> None:
+        """One step is done; ε is asked for anew only where a function for it is passed."""
+        self._done += 1
+        if self._bar is None or self._task is None:
+            return
+        if epsilon_spent is not None:
+            spent = epsilon_spent(self._done)
+            self._epsilon = "" if spent is None else f"  ε spent {spent:.3f}"
+        loss = f"  loss {sum(losses) / len(losses):.3f}" if losses else ""
+        shown = "" if accuracy is None else f"  test accuracy {100 * accuracy:.2f} %"
+        self._bar.update(
+            self._task,
+            completed=self._done,
+            description=f"step {self._done}{loss}{shown}{self._epsilon}",
+        )
+
+
+@contextmanager
+def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
+    """A bar over the steps of one training."""
+    if not show:
+        yield StepBar(None, total, done)
+        return
+    with bars() as bar:
+        yield StepBar(bar, total, done)
+
+
+def bars() -> Progress:
+    """The one style of progress bar."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=4,
+    )

@@ -1,0 +1,133 @@
+"""What does a run leave behind?  A folder with its configuration, weights, metrics, statement."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save
+from torch import nn
+
+from . import files
+from .settings import Settings
+from .statement import Statement
+
+CONFIGURATION = "run.json"
+METRICS = "metrics.jsonl"
+MODEL = "model.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class RunFolder:
+    """One run's folder; everything in it is written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings) -> RunFolder:
+        """A new folder; one that exists is refused, so that no run is overwritten."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise ValueError(
+                f"{path} exists; choose another folder with --out, or go on with it by --resume"
+            ) from error
+        run = cls(path)
+        files.write_json(
+            path / CONFIGURATION,
+            {"settings": settings.to_json(), "version": version(), "machine": machine()},
+        )
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run folder."""
+        if not (path / CONFIGURATION).is_file():
+            raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
+        return cls(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    def configuration(self) -> dict[str, Any]:
+        record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
+        return record
+
+    def settings(self) -> Settings:
+        return Settings.from_json(self.configuration()["settings"])
+
+    def discard(self) -> None:
+        """Remove a folder in which nothing was trained yet."""
+        for name in (METRICS, CONFIGURATION):
+            (self.path / name).unlink(missing_ok=True)
+        self.path.rmdir()
+
+    def finished(self) -> bool:
+        return (self.path / "statement.json").is_file() and (self.path / MODEL).is_file()
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None:
+        with (self.path / METRICS).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / METRICS
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget what was measured after `step`, since it will be measured again."""
+        path = self.path / METRICS
+        lines = path.read_text().splitlines() if path.exists() else []
+        kept = []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                break  # the line that a kill cut in two, the last one
+            if record["step"] <= step:
+                kept.append(line)
+        files.write_atomically(path, "".join(line + "\n" for line in kept).encode())
+
+    def save_model(self, model: nn.Module) -> None:
+        state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+        files.write_atomically(self.path / MODEL, save(state))
+
+    def load_model(self, model: nn.Module) -> None:
+        model.load_state_dict(load_file(self.path / MODEL))
+
+    def save_statement(self, statement: Statement) -> None:
+        files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
+        files.write_json(self.path / "statement.json", statement.to_json())
+
+    def save_outcome(self, outcome: Mapping[str, Any]) -> None:
+        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "outcome": outcome})
+
+
+def fresh_path(settings: Settings) -> Path:
+    """A new folder name below ./runs."""
+    data = Path(settings.data).stem
+    return Path("runs") / f"{data}-{settings.method}-{secrets.token_hex(4)}"
+
+
+def version() -> str:
+    return metadata.version("simplexdp")
+
+
+def machine() -> dict[str, Any]:
+    """What a timing or a number depends on; nothing that names a person or a host."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }

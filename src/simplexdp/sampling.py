@@ -1,0 +1,84 @@
+"""Who is in this batch?  Poisson batches at a cost set by the batch, not by the data set.
+
+Randomness is addressed by counter: what happens in step t is a function of (seed, purpose, t).
+A run that was cut off therefore goes on at step t with nothing but the seed, and no step is
+ever drawn twice from different states.
+
+Formal guarantee
+----------------
+Statement: `poisson_batch` includes each of `records` records independently with probability
+    `sample_rate`; batches of different steps are independent.  This is PoissonSample
+    (Definition 4 of the paper; Zhu and Wang, 2019), the sampling that the subsampled
+    accountants assume.
+Argument: the gaps between successive members of a Bernoulli(q) sequence are independent
+    Geometric(q) variables, and conversely; drawing the gaps costs O(q·records).
+Assumptions: numpy's Philox stream behaves as independent uniform bits, its geometric sampler is
+    exact to double precision, and the seed is secret.  Philox is a statistical generator with a
+    128-bit key, not a cipher that was analysed as one.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+
+
+def fresh_seed() -> int:
+    """A secret 128-bit seed from the operating system."""
+    return secrets.randbits(128)
+
+
+def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
+    """The generator for one purpose ("batch", "noise", …) in one step of one run."""
+    check_seed(seed)
+    key = np.random.SeedSequence(entropy=seed, spawn_key=(zlib.crc32(purpose.encode()), step))
+    return np.random.Generator(np.random.Philox(key))
+
+
+def poisson_batch(records: int, sample_rate: float, rng: np.random.Generator) -> Indices:
+    """The sorted indices of one Poisson batch; it may be empty, and is then still a step."""
+    check_sampling(records, sample_rate)
+    mean = records * sample_rate
+    # Six deviations of head room: one round of gaps suffices but for about 1e-9 of all batches.
+    gaps_at_once = int(mean + 6.0 * math.sqrt(mean) + 16)
+    taken: list[Indices] = []
+    position = -1
+    while position < records:
+        gaps = rng.geometric(sample_rate, size=gaps_at_once)
+        # A gap beyond the data set ends the batch; cutting it there keeps the sum within int64.
+        members = position + np.cumsum(np.minimum(gaps, records + 1), dtype=np.int64)
+        taken.append(members[members < records])
+        position = int(members[-1])
+    return np.concatenate(taken)
+
+
+def poisson_batches(
+    records: int, sample_rate: float, steps: int, seed: int, start: int = 0
+) -> Iterator[Indices]:
+    """The batches of steps start … steps-1; any `start` gives the same batches as from 0."""
+    for step in range(start, steps):
+        yield poisson_batch(records, sample_rate, stream(seed, "batch", step))
+
+
+def check_sampling(records: int, sample_rate: float) -> None:
+    """Refuse a sampling rate or a size that is not one."""
+    if records < 1:
+        raise ValueError(f"the data set has {records} records; at least 1 is needed")
+    if not 0.0 < sample_rate < 1.0:
+        raise ValueError(
+            f"the sampling rate is {sample_rate}; it must lie strictly between 0 and 1 "
+            "(choose a batch size below the number of records)"
+        )
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that numpy would not take."""
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; give an integer of 0 or more")

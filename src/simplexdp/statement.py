@@ -1,0 +1,150 @@
+"""What may be claimed?  One record per run: the figure, what it covers and what it does not.
+
+The layers follow NIST SP 800-226 (unit and trust model first) and "How to DP-fy ML" (setting,
+unit, relation, release, accountant, sampling).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WEIGHTS_NOT_COVERED = (
+    "The released weights.  Back-propagation is not post-processing of the draws: the gradient "
+    "contains the derivative of the logits with respect to the weights, which is evaluated at "
+    "the raw input.  In a linear first layer the input is exactly the ratio of the weight "
+    "gradient to the bias gradient, whatever r is."
+)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A condition of the figure; `holds` is False where this run breaks it, None where unknown."""
+
+    text: str
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one run protects, by how much, under which assumptions, and what it leaves open."""
+
+    method: str
+    mechanism: Mapping[str, Any]
+    epsilon: float | None
+    delta: float | None
+    accountant: str
+    relation: str
+    sampling: str
+    steps: int
+    covers_draws: bool
+    covers_weights: bool
+    covers: Sequence[str]
+    does_not_cover: Sequence[str]
+    assumptions: Sequence[Assumption] = ()
+    notes: Sequence[str] = ()
+    unit: str = "one training input; its label stays"
+    public: Sequence[str] = ("the labels", "the number of records", "the class counts")
+    audited: Mapping[str, Any] | None = field(default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The statement as JSON-ready data."""
+        record = dataclasses.asdict(self)
+        if self.epsilon is not None and math.isinf(self.epsilon):
+            record["epsilon"] = None
+        record["broken_assumptions"] = [a.text for a in self.assumptions if a.holds is False]
+        return record
+
+    def headline(self) -> str:
+        """One line: the figure and what it covers."""
+        if self.epsilon is None or math.isinf(self.epsilon):
+            return "No privacy guarantee: this run has no privacy mechanism."
+        what = "the released weights" if self.covers_weights else "the draws only, NOT the weights"
+        return (
+            f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.accountant}); covers {what}."
+        )
+
+    def to_markdown(self) -> str:
+        """The statement for a person."""
+        audited = self.audited or {}
+        parts = [
+            "# Privacy statement",
+            f"**{self.headline()}**",
+            _table(
+                {
+                    "Method": self.method,
+                    "Unit of privacy": self.unit,
+                    "Neighbouring relation": self.relation,
+                    "Public": ", ".join(self.public),
+                    "Mechanism": ", ".join(f"{k} = {_show(v)}" for k, v in self.mechanism.items()),
+                    "Sampling": self.sampling,
+                    "Steps": self.steps,
+                    "Accountant": self.accountant,
+                    "Covers the draws": _yes(self.covers_draws),
+                    "Covers the released weights": _yes(self.covers_weights),
+                    "Audited": audited.get("summary", "no audit was run on this model"),
+                }
+            ),
+            _bullets("What the figure covers", self.covers),
+            _bullets("What it does not cover", self.does_not_cover),
+            _bullets("Assumptions", [_assumption(a) for a in self.assumptions]),
+            _bullets("Notes", self.notes),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def from_json(record: Mapping[str, Any]) -> Statement:
+    """The inverse of `Statement.to_json`."""
+    values = {k: v for k, v in record.items() if k != "broken_assumptions"}
+    values["assumptions"] = tuple(Assumption(**a) for a in values["assumptions"])
+    return Statement(**values)
+
+
+def common_assumptions(seed_known: bool, computed_from_data: Sequence[str]) -> list[Assumption]:
+    """What every private run needs: a secret seed and nothing else read from the inputs."""
+    assumptions = [
+        Assumption(
+            "The random seed is secret."
+            + (" It was given by the user, so every draw can be recomputed." if seed_known else ""),
+            holds=not seed_known,
+        ),
+        Assumption(
+            "Architecture, learning rate, schedule and stopping were chosen without looking at "
+            "the private inputs or at results on them.",
+        ),
+    ]
+    if computed_from_data:
+        assumptions.append(
+            Assumption(
+                "Preprocessing uses public facts only.  Computed from the private inputs here: "
+                + "; ".join(computed_from_data)
+                + ".",
+                holds=False,
+            )
+        )
+    return assumptions
+
+
+def _show(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "**no**"
+
+
+def _assumption(assumption: Assumption) -> str:
+    mark = {True: "holds", False: "**BROKEN by this run**", None: "not checked by the software"}
+    return f"{assumption.text} ({mark[assumption.holds]})"
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    lines = [f"| {name} | {value} |" for name, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines])
+
+
+def _bullets(title: str, items: Sequence[str]) -> str:
+    return f"## {title}\n\n" + "\n".join(f"- {item}" for item in items) if items else ""

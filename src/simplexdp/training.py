@@ -1,0 +1,214 @@
+"""The loop: steps, evaluation, checkpoints, resume, progress.
+
+Every iterative method runs on `train`; what a method adds is an `Update`, which takes one batch
+and changes the model.  All randomness of step t is a function of (seed, t), so a run that is
+resumed from a checkpoint repeats exactly the steps that came after it: nothing is drawn anew and
+no step is spent twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from . import checkpoint, data, progress, sampling
+from .data.augment import augment
+from .runs import RunFolder, version
+from .settings import Settings
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+
+
+class Update(Protocol):
+    """One step of a method; returns the loss if it may be logged under the method's claim."""
+
+    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None: ...
+
+
+@dataclass
+class Job:
+    """What the loop needs to know of one training."""
+
+    model: nn.Module
+    update: Update
+    dataset: data.Dataset
+    sample_rate: float
+    steps: int
+    seed: int
+    settings: Settings
+    optimizer: torch.optim.Optimizer | None = None
+    epsilon_spent: Callable[[int], float | None] = lambda step: None
+    on_resume: Callable[[int], None] = lambda step: None
+    evaluated: nn.Module | None = None  # averaged weights, where they are what is released
+    extra: Mapping[str, Tensor] = field(default_factory=dict)  # further state, changed in place
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the loop has found."""
+
+    accuracy: float
+    validation_accuracy: float | None
+    steps: int
+    seconds: float
+
+
+def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Trained:
+    """Run the steps that are left, from the start or from the run's checkpoint."""
+    start, seconds_before = _restore(job, run)
+    settings, seed = job.settings, job.seed
+    evaluate_every = max(1, job.steps // max(1, settings.evaluations))
+    began = saved = time.monotonic()
+    accuracy: float | None = None
+    losses: deque[float] = deque(maxlen=50)
+
+    def elapsed() -> float:
+        return seconds_before + time.monotonic() - began
+
+    with progress.steps(job.steps, start, show_progress) as bar:
+        for step, (inputs, labels) in enumerate(_batches(job, start), start):
+            torch.manual_seed(int(sampling.stream(seed, "torch", step).integers(2**63)))
+            job.model.train()
+            loss = job.update(inputs, labels, step)
+            if loss is not None:
+                losses.append(loss)
+            done = step + 1
+            if done % evaluate_every == 0 and done < job.steps:
+                accuracy = evaluate(job.evaluated or job.model, job.dataset.test, settings)
+                _log(run, job, done, losses, accuracy, elapsed())
+            bar.advance(losses, accuracy, job.epsilon_spent if done % evaluate_every == 0 else None)
+            if run is not None and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                _save(job, run, done, elapsed())
+                saved = time.monotonic()
+    accuracy = evaluate(job.evaluated or job.model, job.dataset.test, settings)
+    validation = job.dataset.validation
+    _log(run, job, job.steps, losses, accuracy, elapsed())
+    return Trained(
+        accuracy=accuracy,
+        validation_accuracy=(
+            None
+            if validation is None
+            else evaluate(job.evaluated or job.model, validation, settings)
+        ),
+        steps=job.steps,
+        seconds=elapsed(),
+    )
+
+
+def evaluate(model: nn.Module, split: data.Split, settings: Settings, size: int = 1000) -> float:
+    """The share of records that the model classifies correctly."""
+    model.eval()
+    right = 0
+    with torch.no_grad():
+        for first in range(0, len(split.labels), size):
+            inputs, labels = _tensors(split, slice(first, first + size), settings.device)
+            right += int((model(inputs).argmax(1) == labels).sum())
+    return right / len(split.labels)
+
+
+def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """The optimizers of `Settings.optimizer`."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=lr)
+    if name == "momentum":
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9)
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=lr)
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr=lr)
+    return torch.optim.RMSprop(parameters, lr=lr)
+
+
+def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The prepared batches in order; with workers, the next ones are prepared meanwhile."""
+    split, settings = job.dataset.train, job.settings
+
+    def prepare(step: int) -> tuple[Tensor, Tensor]:
+        rng = sampling.stream(job.seed, "batch", step)
+        indices = sampling.poisson_batch(len(split.labels), job.sample_rate, rng)
+        inputs, labels = _tensors(split, indices, settings.device)
+        if settings.augment:
+            rng = sampling.stream(job.seed, "augment", step)
+            inputs = augment(inputs, settings.augment, rng)
+        return inputs, labels
+
+    if settings.workers < 1:
+        yield from map(prepare, range(start, job.steps))
+        return
+    with ThreadPoolExecutor(settings.workers) as pool:
+        waiting: deque[Future[tuple[Tensor, Tensor]]] = deque()
+        for step in range(start, job.steps):
+            waiting.append(pool.submit(prepare, step))
+            if len(waiting) > 2 * settings.workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _tensors(
+    split: data.Split, rows: sampling.Indices | slice, device: str
+) -> tuple[Tensor, Tensor]:
+    inputs = torch.from_numpy(split.inputs[rows].copy()).to(device)
+    inputs = data.to_model_input(inputs)
+    if inputs.ndim == 4:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return inputs, torch.from_numpy(split.labels[rows].copy()).to(device)
+
+
+def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
+    if run is None:
+        return 0, 0.0
+    if not run.checkpoint.exists():
+        _save(job, run, 0, 0.0)
+        return 0, 0.0
+    saved = checkpoint.read(run.checkpoint, job.settings.key(version()))
+    job.model.load_state_dict(dict(saved.model))
+    if job.optimizer is not None:
+        job.optimizer.load_state_dict(dict(saved.optimizer))
+    for name, value in saved.extra.items():
+        job.extra[name].copy_(value)
+    run.cut_metrics(saved.step)
+    job.on_resume(saved.step)
+    return saved.step, saved.seconds
+
+
+def _save(job: Job, run: RunFolder, step: int, seconds: float) -> None:
+    checkpoint.write(
+        run.checkpoint,
+        step=step,
+        seed=job.seed,
+        key=job.settings.key(version()),
+        seconds=seconds,
+        model=job.model,
+        optimizer=job.optimizer,
+        extra=job.extra,
+    )
+
+
+def _log(
+    run: RunFolder | None,
+    job: Job,
+    step: int,
+    losses: deque[float],
+    accuracy: float,
+    seconds: float,
+) -> None:
+    if run is None:
+        return
+    record: dict[str, float | None] = {
+        "step": step,
+        "test_accuracy": accuracy,
+        "epsilon": job.epsilon_spent(step),
+        "seconds": round(seconds, 3),
+    }
+    if losses:
+        record["loss"] = sum(losses) / len(losses)
+    run.append_metrics(record)

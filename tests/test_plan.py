@@ -1,0 +1,200 @@
+"""The plan: what it calibrates is what runs, and nothing beyond it runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from simplexdp import Plan, accounting, mechanism, sampling
+from simplexdp.plan import LEAST_USEFUL_R, BudgetExhausted, schedule
+
+RECORDS = 400
+
+
+def small_plan(**changes) -> Plan:
+    values = {"epsilon": 4.0, "delta": 1e-5, "records": RECORDS, "batch_size": 4, "steps": 30}
+    return Plan(**{**values, "seed": 1, **changes})
+
+
+def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(RECORDS, 3, generator=generator),
+        torch.randint(0, 3, (RECORDS,), generator=generator),
+    )
+
+
+def test_the_plan_costs_what_it_says_and_no_more_than_the_budget():
+    plan = Plan(epsilon=1.0, delta=1e-5, records=60_000, batch_size=250, steps=9600)
+    assert plan.epsilon <= 1.0
+    assert round(plan.r, 3) == 0.277  # the paper's r* for FashionMNIST
+    cost = accounting.account(
+        "theorem1", r=plan.r, alpha=3.0, sample_rate=250 / 60_000, steps=9600, delta=1e-5
+    )
+    assert cost.epsilon == plan.epsilon
+
+
+def test_the_loop_of_the_documentation():
+    plan = small_plan()
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate())
+    criterion = plan.loss()
+    steps = 0
+    for inputs, labels in plan.batches(tensors()):
+        optimizer.zero_grad()
+        criterion(model(inputs), labels).backward()
+        optimizer.step()
+        steps += 1
+    assert steps == plan.steps_done == 30
+    assert plan.epsilon_spent() == plan.epsilon
+    with pytest.raises(BudgetExhausted, match="all 30 steps"):
+        next(iter(plan.batches(tensors())))
+
+
+def test_stopping_early_costs_less():
+    plan = small_plan()
+    batches = plan.batches(tensors())
+    assert plan.epsilon_spent() == 0.0
+    for _ in range(10):
+        next(batches)
+    expected = accounting.account(
+        "theorem1", r=plan.r, alpha=3.0, sample_rate=0.01, steps=10, delta=1e-5
+    )
+    assert plan.epsilon_spent() == expected.epsilon < plan.epsilon
+    assert plan.statement().steps == 10
+    assert plan.statement().epsilon == expected.epsilon
+
+
+def test_every_record_of_a_batch_is_drawn_once():
+    plan = small_plan(batch_size=40, epsilon=50.0)
+    criterion = plan.loss()
+    inputs, labels = next(plan.batches(tensors()))
+    half = len(labels) // 2
+    criterion(inputs[:half], labels[:half])  # a batch may be drawn in pieces
+    criterion(inputs[half:], labels[half:])
+    with pytest.raises(BudgetExhausted, match="more draws than the current batch"):
+        criterion(inputs[:1], labels[:1])
+
+
+def test_the_loss_before_any_batch_is_refused():
+    with pytest.raises(BudgetExhausted):
+        small_plan().loss()(torch.zeros(1, 3), torch.zeros(1, dtype=torch.long))
+
+
+def test_pieces_of_a_batch_have_independent_noise():
+    plan = small_plan(batch_size=100, epsilon=50.0)
+    next(plan.batches(tensors()))
+    criterion = plan.loss()
+    logits, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
+    assert criterion(logits, labels) != criterion(logits, labels)
+
+
+def test_an_empty_batch_is_a_step_with_a_zero_update():
+    plan = Plan(epsilon=4.0, delta=1e-5, records=RECORDS, batch_size=1, steps=60, seed=3)
+    model = torch.nn.Linear(3, 3)
+    criterion = plan.loss()
+    empty = 0
+    for inputs, labels in plan.batches(tensors()):
+        if len(labels) == 0:
+            empty += 1
+            model.zero_grad()
+            criterion(model(inputs), labels).backward()
+            assert all((p.grad == 0).all() for p in model.parameters())
+    assert empty > 5
+    assert plan.steps_done == 60
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_sets_and_tensors_give_the_same_batches(workers):
+    fast = list(small_plan(batch_size=1).batches(tensors()))
+    slow = list(small_plan(batch_size=1).batches(TensorDataset(*tensors()), workers=workers))
+    assert len(fast) == len(slow) == 30
+    assert any(len(labels) == 0 for _, labels in slow)
+    for (a, b), (c, d) in zip(fast, slow, strict=True):
+        assert torch.equal(a, c)
+        assert torch.equal(b, d)
+
+
+def test_batches_are_the_sampling_rooms_batches():
+    plan = small_plan(seed=12)
+    expected = list(sampling.poisson_batches(RECORDS, 0.01, 30, 12))
+    indices = np.arange(RECORDS)
+    for (inputs, _), batch in zip(plan.batches((indices, indices)), expected, strict=True):
+        assert np.array_equal(inputs.numpy(), batch)
+
+
+def test_seeds_are_secret_unless_asked_for():
+    first, second = (small_plan(seed=None) for _ in range(2))
+    assert first._seed != second._seed
+    assert not first.seed_known
+    broken = small_plan(seed=5).statement().to_json()["broken_assumptions"]
+    assert any("seed" in text for text in broken)
+    kept = first.statement().to_json()["broken_assumptions"]
+    assert not any("seed" in text for text in kept)
+
+
+def test_learning_rate_undoes_the_attenuation():
+    for alpha in (0.3, 3.0, 10.0):
+        plan = Plan(
+            epsilon=1.0, delta=1e-5, records=50_000, batch_size=250, steps=20_000, alpha=alpha
+        )
+        kappa = float(mechanism.attenuation(0.9, plan.r, alpha))
+        assert 0.04 <= plan.learning_rate() * kappa <= 0.13
+        assert plan.learning_rate("adam") == 0.001
+
+
+def test_the_statement_never_covers_the_weights():
+    statement = small_plan().statement(batch_norm=True)
+    assert not statement.covers_weights
+    assert "NOT the weights" in statement.headline()
+    broken = statement.to_json()["broken_assumptions"]
+    assert any("batch normalisation" in text for text in broken)
+    assert any("only through earlier draws" in text for text in broken)
+
+
+@pytest.mark.parametrize("records", [300, 1437, 7007, 60_000, 10**7])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
+def test_the_automatic_schedule_leaves_a_useful_r(records, epsilon):
+    plan = Plan(epsilon=epsilon, delta=1e-5, records=records)
+    assert plan.r > LEAST_USEFUL_R * plan.alpha
+    assert 1 <= plan.batch_size <= 250
+    again = schedule(records, epsilon, 1e-5, None, None, 3.0)
+    assert again == (plan.batch_size, plan.steps)
+
+
+def test_an_impossible_schedule_says_which_batch_size_would_do():
+    with pytest.raises(ValueError, match="a batch size of at most") as caught:
+        Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=64, steps=674)
+    limit = int(str(caught.value).split("at most ")[1].split(",")[0])
+    Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=limit, steps=674)
+    with pytest.raises(ValueError, match="a batch size of at most"):
+        Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=limit + 1, steps=674)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"batch_size": RECORDS}, "below the 400 records"),
+        ({"batch_size": RECORDS + 1}, "below the 400 records"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"steps": 0}, "at least 1"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"records": 1}, "at least 2"),
+        ({"accountant": "guess"}, "unknown accountant"),
+        ({"estimator": "guess"}, "unknown estimator"),
+        ({"seed": -4}, "seed"),
+    ],
+)
+def test_bad_plans_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        small_plan(**changes)
+
+
+def test_data_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="for 400 records and the data has 2"):
+        next(iter(small_plan().batches((torch.zeros(2, 3), torch.zeros(2)))))
