@@ -123,9 +123,7 @@ def test_extreme_logits_give_finite_losses_and_gradients(alpha, r, estimator):
     logits = torch.tensor([[80.0, -80.0, 0.0], [-3e4, 3e4, 0.0], [0.0, 0.0, 0.0]])
     logits = logits.repeat(2000, 1).requires_grad_()
     labels = torch.zeros(len(logits), dtype=torch.long)
-    losses = mechanism.perturbed_nll(
-        logits, labels, r, alpha, np.random.default_rng(0), estimator
-    )
+    losses = mechanism.perturbed_nll(logits, labels, r, alpha, np.random.default_rng(0), estimator)
     losses.sum().backward()
     assert torch.isfinite(losses).all()
     assert torch.isfinite(logits.grad).all()

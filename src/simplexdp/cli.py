@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from . import accounting
@@ -24,6 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+# Typer carries its own copy of click in some releases; its exceptions' bases are found from here.
+CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Epsilon = Annotated[float, typer.Option(help="Budget ε.")]
@@ -178,7 +180,6 @@ def train(
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
     from . import methods
-    from .experiments import recipes
 
     given: dict[str, Any] = {
         "model": model,
@@ -219,6 +220,8 @@ def train(
 
         settings = RunFolder.open(out).settings()
     elif recipe is not None:
+        from .experiments import recipes
+
         settings = recipes.settings(recipe, **given)
     else:
         settings = Settings(data=data, method=method, **given)
@@ -228,8 +231,7 @@ def train(
         f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} "
         f"({outcome.model_name}, {settings.method}, {outcome.seconds:.1f} s)\n"
         f"{outcome.statement.headline()}\n"
-        f"The whole statement: {folder.path / 'statement.md'}\n\n"
-        + outcome.statement.to_markdown()
+        f"The whole statement: {folder.path / 'statement.md'}\n\n" + outcome.statement.to_markdown()
     )
     emit(record, as_json, text)
 
@@ -261,17 +263,17 @@ def main() -> None:
     """Entry point: every foreseen failure is one line on standard error and exit code 2."""
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         code = stop.exit_code
-    except click.ClickException as error:
-        _fail(error.format_message())
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted; a run that was begun goes on with --resume --out FOLDER")
+    except CommandLineError as error:
+        code = _fail(error.format_message())
+    except (typer.Abort, KeyboardInterrupt):
+        code = _fail("interrupted; a run that was begun goes on with --resume --out FOLDER")
     except (ValueError, OSError) as error:
-        _fail(str(error))
+        code = _fail(str(error))
     sys.exit(code or 0)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> int:
     print("simplexdp: " + " ".join(message.split()), file=sys.stderr)
-    sys.exit(2)
+    return 2

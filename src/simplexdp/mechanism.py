@@ -22,7 +22,7 @@ respect to its concentration.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,28 +48,21 @@ class _LogGamma(torch.autograd.Function):
         small = a < 1.0
         gamma = rng.standard_gamma(a + small)
         minus_log_u = rng.standard_exponential(a.shape) * small
-        ctx.save_for_backward(
-            concentration, torch.from_numpy(np.asarray(gamma)), torch.from_numpy(minus_log_u)
-        )
-        return torch.from_numpy(np.asarray(np.log(gamma) - minus_log_u / a)).to(
-            concentration.device
-        )
+        # torch's implicit derivative of a Gamma draw; unlike those of Beta and Dirichlet it has
+        # no bias where one concentration is small and the total is large.
+        slope = torch._standard_gamma_grad(torch.from_numpy(a + small), torch.from_numpy(gamma))
+        slope = slope / torch.from_numpy(gamma) + torch.from_numpy(minus_log_u / a**2)
+        ctx.save_for_backward(slope.to(concentration.device))
+        return torch.from_numpy(np.log(gamma) - minus_log_u / a).to(concentration.device)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        (grad,) = grad_outputs
-        concentration, gamma, minus_log_u = ctx.saved_tensors
-        a = concentration.detach().cpu()
-        # torch's implicit derivative of a Gamma draw; unlike those of Beta and Dirichlet it has
-        # no bias where one concentration is small and the total is large.
-        derivative = torch._standard_gamma_grad(a + (a < 1.0).double(), gamma) / gamma
-        derivative = derivative + minus_log_u / a.square()
-        return grad * derivative.to(grad.device), None
+        return grad_outputs[0] * ctx.saved_tensors[0], None
 
 
 def log_gamma_draw(concentration: Tensor, rng: np.random.Generator) -> Tensor:
     """log G for G ~ Gamma(concentration) elementwise, with its pathwise derivative."""
-    draw: Tensor = _LogGamma.apply(concentration, rng)  # type: ignore[no-untyped-call]
+    draw: Tensor = cast(Any, _LogGamma).apply(concentration, rng)
     return draw
 
 

@@ -63,8 +63,7 @@ class Plan:
     ) -> None:
         if accountant not in accounting.ACCOUNTANTS:
             raise ValueError(
-                f"unknown accountant {accountant!r}; "
-                f"use one of {', '.join(accounting.ACCOUNTANTS)}"
+                f"unknown accountant {accountant!r}; use one of {', '.join(accounting.ACCOUNTANTS)}"
             )
         if estimator not in mechanism.ESTIMATORS:
             raise ValueError(
@@ -86,7 +85,7 @@ class Plan:
         self._draws_open = 0
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
-        schedule = {
+        schedule: dict[str, Any] = {
             "delta": self.delta,
             "alpha": self.alpha,
             "sample_rate": self.sample_rate,
@@ -111,9 +110,7 @@ class Plan:
         """γ = γ_eff / κ at s_y = 0.9 (Theorem 2), or the customary rate of adaptive methods."""
         if optimizer in ("adam", "adamw", "rmsprop"):
             return ADAPTIVE_LEARNING_RATE
-        kappa = float(
-            mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha)
-        )
+        kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
         return EFFECTIVE_LEARNING_RATE / kappa
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
@@ -263,8 +260,7 @@ def schedule(
         raise ValueError(f"the data set has {records} records; at least 2 are needed")
     if batch_size is not None and not 1 <= batch_size < records:
         raise ValueError(
-            f"the batch size is {batch_size}; it must be at least 1 and below the "
-            f"{records} records"
+            f"the batch size is {batch_size}; it must be at least 1 and below the {records} records"
         )
     if steps is None:
         steps = int(min(max(records / 6, 3000), 10_000))

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# Where a run is computed and how often it is looked at does not change what it is.
+NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 
 
@@ -86,7 +88,7 @@ class Settings:
 
     def key(self, version: str) -> str:
         """A short name for exactly this configuration under this version of the package."""
-        # Where and with how many threads a run is computed does not change what it is.
-        record = {k: v for k, v in self.to_json().items() if k not in ("device", "threads")}
+        record = {k: v for k, v in self.to_json().items() if k not in NOT_PART_OF_A_RUN}
+        record["data_options"] = {k: v for k, v in self.data_options.items() if k != "data_dir"}
         text = json.dumps({"version": version, **record}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

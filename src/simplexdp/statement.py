@@ -52,7 +52,10 @@ class Statement:
 
     def to_json(self) -> dict[str, Any]:
         """The statement as JSON-ready data."""
-        record = dataclasses.asdict(self)
+        record = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
         if self.epsilon is not None and math.isinf(self.epsilon):
             record["epsilon"] = None
         record["broken_assumptions"] = [a.text for a in self.assumptions if a.holds is False]
@@ -63,9 +66,7 @@ class Statement:
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
         what = "the released weights" if self.covers_weights else "the draws only, NOT the weights"
-        return (
-            f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.accountant}); covers {what}."
-        )
+        return f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.accountant}); covers {what}."
 
     def to_markdown(self) -> str:
         """The statement for a person."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from simplexdp.accounting import renyi
 from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
@@ -40,6 +41,11 @@ SEPARATE = (
     "The softmax output of a record does not depend on other records of its batch "
     "(no batch normalisation)."
 )
+_DOMINANCE = (
+    "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: "
+    "proved for two classes and for outputs that differ in two coordinates, verified numerically "
+    "and not proved beyond."
+)
 
 ACCOUNTANTS: dict[str, Accountant] = {
     record.name: record
@@ -75,13 +81,49 @@ ACCOUNTANTS: dict[str, Accountant] = {
             proved=True,
             has_order=True,
         ),
+        Accountant(
+            name="pld",
+            title="privacy loss distribution of the vertex pair",
+            relation="zero-out, where the null record and every absent record emit a dummy draw",
+            source="docs/accounting.md: Beta(α+r, α) against Beta(α, α+r), Poisson-subsampled in "
+            "both directions, composed by dp-accounting with pessimistic rounding",
+            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE, _DOMINANCE),
+            proved=False,
+            has_order=False,
+        ),
+        Accountant(
+            name="visible-pld",
+            title="visible participation (privacy loss distribution)",
+            relation="replace-input",
+            source="docs/accounting.md: the vertex pair mixed with the identity, composed by "
+            "dp-accounting with pessimistic rounding",
+            assumptions=(THROUGH_DRAWS, _VISIBLE, SEPARATE, _DOMINANCE),
+            proved=False,
+            has_order=False,
+        ),
     )
 }
+
+
+def _pld(**setting: Any) -> Cost:
+    # dp-accounting takes a second to import, and the Rényi accountants do without it.
+    from simplexdp.accounting import composed
+
+    return composed.pld(**setting)
+
+
+def _visible_pld(**setting: Any) -> Cost:
+    from simplexdp.accounting import composed
+
+    return composed.visible_pld(**setting)
+
 
 COMPUTE: dict[str, Callable[..., Cost]] = {
     "theorem1": renyi.theorem1,
     "exact": renyi.exact,
     "visible": renyi.visible,
+    "pld": _pld,
+    "visible-pld": _visible_pld,
 }
 
 

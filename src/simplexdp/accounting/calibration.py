@@ -22,6 +22,7 @@ from simplexdp.accounting.inputs import (
 )
 
 _TOLERANCE = 1e-10
+_GRID_TOLERANCE = 1e-5
 _STRIDE = 4.0
 _SMALLEST_RATIO = 1e-9
 """An r below this fraction of α carries no signal; the search does not go further down."""
@@ -88,12 +89,13 @@ def calibrate(
     Formal guarantee
         account(accountant, r=result.r, ...) equals result.epsilon and is at most `epsilon`.
     """
-    lookup(accountant)
+    record = lookup(accountant)
     check_epsilon(epsilon)
     check_delta(delta)
     check_alpha(alpha)
     check_schedule(sample_rate, steps)
     steps = int(steps)
+    tolerance = _TOLERANCE if record.has_order else _GRID_TOLERANCE
 
     def within(r: float) -> bool:
         cost = COMPUTE[accountant](
@@ -105,8 +107,12 @@ def calibrate(
     if low is None:
         raise _too_small(accountant, epsilon, delta, alpha, sample_rate, steps)
     high = min(alpha, low * _STRIDE)
-    r = _snap(within, largest_within(within, low, high, _TOLERANCE), alpha)
+    r = largest_within(within, low, high, tolerance)
+    if record.has_order:
+        r = _snap(within, r, alpha)
     cost = account(accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    if cost.epsilon > epsilon:
+        raise ArithmeticError(f"r = {r} was seen within {epsilon} and then cost {cost.epsilon}")
     return Calibration(r, cost.epsilon, cost.order)
 
 
@@ -176,7 +182,12 @@ def _too_small(
         steps=steps,
         delta=delta,
     ).epsilon
-    rate = largest_sample_rate(accountant, epsilon=epsilon, delta=delta, alpha=alpha, steps=steps)
+    ordered = lookup(accountant).has_order
+    rate = (
+        largest_sample_rate(accountant, epsilon=epsilon, delta=delta, alpha=alpha, steps=steps)
+        if ordered
+        else None
+    )
     most = None
     if accountant in ("theorem1", "exact"):
         most = renyi.most_steps_at_floor(sample_rate, epsilon, delta)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from simplexdp.data.catalog import check, describe, fetch, load_named, names, present
 from simplexdp.data.dataset import DataError, Dataset, Split, to_model_input
+from simplexdp.data.own import Options, load_path
+from simplexdp.data.schema import BoundsOption, CategoriesOption, NamesOption, declared
+from simplexdp.data.split import SPLIT_SEED
 
 __all__ = [
     "DataError",
@@ -26,6 +29,44 @@ def load(
     *,
     data_dir: str | Path | None = None,
     allow_unverified: bool = False,
+    label: str | None = None,
+    test: str | Path | None = None,
+    bounds: BoundsOption = None,
+    categories: CategoriesOption = None,
+    public_columns: NamesOption = None,
+    drop: NamesOption = None,
+    schema: str | Path | None = None,
+    image_size: int | str | tuple[int, ...] | None = None,
+    test_fraction: float = 0.2,
+    split_seed: int = SPLIT_SEED,
 ) -> Dataset:
-    """A data set by name."""
-    return load_named(str(name_or_path), data_dir, allow_unverified)
+    """A data set by name, or the user's own by path.
+
+    By name, `data_dir` is a folder to look in first and `allow_unverified` takes a DermaMNIST or
+    SVHN file that is not the original. By path, the other options say what the preprocessing may
+    assume without reading private values: `bounds` ("age=0:120"), `categories` ("sex=f|m"),
+    `public_columns` (those whose bounds or categories may be computed from the data, which
+    `Dataset.computed_from_data` then names), `drop`, or a `schema` file with all of these.
+    """
+    own = (label, test, bounds, categories, public_columns, drop, schema, image_size)
+    if str(name_or_path) in names():
+        if any(option is not None for option in own):
+            raise DataError(
+                f"{name_or_path} is known by name and takes no option of one's own data; "
+                "for a file or folder of that name write ./" + str(name_or_path)
+            )
+        return load_named(str(name_or_path), data_dir, allow_unverified)
+    path = Path(name_or_path).expanduser()
+    if not path.exists():
+        raise DataError(
+            f"{name_or_path} is neither a file or folder nor a known data set "
+            f"({', '.join(names())})"
+        )
+    options = Options(
+        schema=declared(label, bounds, categories, public_columns, drop, schema),
+        test=None if test is None else Path(test).expanduser(),
+        test_fraction=test_fraction,
+        split_seed=split_seed,
+        image_size=image_size,
+    )
+    return load_path(path, options)

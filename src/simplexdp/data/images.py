@@ -56,6 +56,10 @@ def _open(path: Path, position: int, size: Size, resize: bool) -> Array:
     height, width, channels = size
     try:
         with Image.open(path, formats=["PNG", "JPEG"]) as picture:
+            if picture.mode.startswith(("I", "F")):
+                raise DataError(
+                    f"{_where(path, position)} has more than 8 bits a channel: convert it first"
+                )
             if not resize and picture.size != (width, height):
                 raise DataError(
                     f"{_where(path, position)} differs in size from the first image: "
@@ -77,7 +81,7 @@ def size_of_first(files: dict[str, list[Path]]) -> Size:
     first = next(iter(files.values()))[0]
     try:
         with Image.open(first, formats=["PNG", "JPEG"]) as picture:
-            grey = picture.mode in ("1", "L", "I;16")
+            grey = picture.mode in ("1", "L")
             return picture.height, picture.width, 1 if grey else 3
     except (OSError, SyntaxError, Image.DecompressionBombError):
         raise DataError(f"{_where(first, 0)} is not a complete PNG or JPEG") from None

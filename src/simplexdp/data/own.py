@@ -6,16 +6,17 @@ preprocessing reads from them is named in `computed_from_data`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simplexdp.data import images, tables
-from simplexdp.data.dataset import Array, DataError, Dataset, Split
-from simplexdp.data.readers import npz_arrays, npz_keys
-from simplexdp.data.schema import ALL, Bounds, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data import arrays, images, tables
+from simplexdp.data.dataset import DataError, Dataset, Split
+from simplexdp.data.readers import npz_keys
+from simplexdp.data.schema import Schema
 from simplexdp.data.split import SPLIT_SEED, stratified_split
 
 MAX_CLASSES = 10_000
@@ -36,7 +37,7 @@ class Options:
 def classes_of(labels: list[str]) -> tuple[str, ...]:
     """The distinct public labels, in numeric order where all are whole numbers."""
     distinct = set(labels)
-    if all(text.lstrip("-").isdecimal() for text in distinct):
+    if all(re.fullmatch(r"-?[0-9]+", text) for text in distinct):
         return tuple(sorted(distinct, key=int))
     return tuple(sorted(distinct))
 
@@ -74,8 +75,10 @@ def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
         raise DataError(
             "the test fraction leaves a class without training records: make it smaller"
         )
-    return train, test, (
-        f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
+    return (
+        train,
+        test,
+        (f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"),
     )
 
 
@@ -170,57 +173,9 @@ def load_images(path: Path, options: Options) -> Dataset:
     )
 
 
-def channels_first(values: Array, name: str) -> Array:
-    """(N, F) as it is; images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels."""
-    if values.ndim == 2:
-        return values
-    if values.ndim == 3:
-        return values[:, None]
-    if values.ndim == 4 and values.shape[1] in (1, 3):
-        return values
-    if values.ndim == 4 and values.shape[3] in (1, 3):
-        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
-    raise DataError(
-        f"{name} has shape {values.shape}: give records × features, or images of 1 or 3 channels"
-    )
-
-
-def _array_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds | None, str | None]:
-    """The bounds of X: its type's for uint8, the user's, or the data's if declared public."""
-    schema_names = {"X", ALL}
-    if strange := sorted({*schema.bounds, *schema.public} - schema_names):
-        raise DataError(f"{path.name} has the array X and no column {strange[0]}: write --bounds lo:hi")
-    if inputs.dtype == np.uint8:
-        return (None if inputs.ndim == 4 else (0.0, 255.0)), None
-    if bounds := schema.bounds.get("X", schema.bounds_of("X")):
-        return bounds, None
-    if schema.is_public("X"):
-        return data_bounds(inputs), "the bounds of X (minimum and maximum of the training records)"
-    raise DataError(
-        f"X in {path.name} is {inputs.dtype} and has no bounds: give --bounds lo:hi, "
-        "or declare --public-columns X"
-    )
-
-
-def _npz_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
-    content = npz_arrays(path, (inputs, labels))
-    values, targets = channels_first(content[inputs], inputs), content[labels]
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{inputs} in {path.name} is not numeric")
-    if values.dtype.kind == "f":
-        refuse_missing(values, f"{inputs} in {path.name}")
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
-    if targets.ndim != 1 or len(targets) != len(values) or targets.dtype.kind not in "iubUS":
-        raise DataError(f"{labels} in {path.name} needs one whole number or text for each record")
-    if targets.dtype.kind == "S":
-        targets = np.char.decode(targets, "utf-8")
-    return values, [str(target) for target in targets.tolist()]
-
-
 def load_npz(path: Path, options: Options) -> Dataset:
     """An .npz with X and y, and X_test and y_test where it has its own split."""
-    inputs, texts = _npz_pair(path, "X", "y")
+    inputs, texts = arrays.read_pair(path, "X", "y")
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
@@ -228,7 +183,7 @@ def load_npz(path: Path, options: Options) -> Dataset:
     if options.test is not None or own_test:
         source = options.test or path
         names = ("X", "y") if options.test is not None else ("X_test", "y_test")
-        test_inputs, test_texts = _npz_pair(source, *names)
+        test_inputs, test_texts = arrays.read_pair(source, *names)
         train_inputs, train_labels = inputs, labels
         test_labels = encode_labels(test_texts, classes, source.name)
         how = f"tested on {names[0]} of {source.name}"
@@ -238,16 +193,14 @@ def load_npz(path: Path, options: Options) -> Dataset:
         test_inputs, test_labels = inputs[test], labels[test]
     if test_inputs.shape[1:] != train_inputs.shape[1:] or test_inputs.dtype != train_inputs.dtype:
         raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
-    bounds, computed = _array_bounds(train_inputs, options.schema, path)
-    if bounds is not None:
-        train_inputs, test_inputs = scale(train_inputs, bounds), scale(test_inputs, bounds)
+    scaler, computed = arrays.scaler(train_inputs, options.schema, path)
     return _dataset(
         path,
-        Split(train_inputs, train_labels),
-        Split(test_inputs, test_labels),
+        Split(scaler(train_inputs), train_labels),
+        Split(scaler(test_inputs), test_labels),
         classes,
         how,
-        () if computed is None else (computed,),
+        computed,
     )
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickletools
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import scipy.io
+import scipy.io.matlab
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -35,6 +38,7 @@ IDX_NAMES = (
 CIFAR_BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
 CIFAR_RECORDS, CIFAR_PIXELS = 10_000, 3 * 32 * 32
 SVHN_SUBSET_TEST = 2_000
+_MAT_ERRORS = (scipy.io.matlab.MatReadError, NotImplementedError, zlib.error)
 
 
 def parse_idx(raw: bytes, name: str) -> Array:
@@ -43,9 +47,11 @@ def parse_idx(raw: bytes, name: str) -> Array:
         raise DataError(f"{name} is not an idx file of unsigned bytes")
     ndim = raw[3]
     start = 4 + 4 * ndim
+    if len(raw) < start:
+        raise DataError(f"{name} is truncated within its header")
     shape = tuple(int(n) for n in np.frombuffer(raw[4:start], dtype=">u4"))
-    size = int(np.prod(shape, dtype=np.int64))
-    if len(shape) != ndim or len(raw) != start + size:
+    size = math.prod(shape)
+    if len(raw) != start + size:
         raise DataError(f"{name} is truncated or padded: {len(raw)} bytes, expected {start + size}")
     return np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape)
 
@@ -136,7 +142,7 @@ def parse_cifar_py(raw: bytes, name: str) -> tuple[Array, Array]:
     try:
         for opcode, argument, _ in pickletools.genops(raw):
             if opcode.name == "BININT1" and key == "labels":
-                labels.append(int(argument))
+                labels.append(int(argument or 0))
             elif isinstance(argument, str | bytes) and "PUT" not in opcode.name:
                 text = argument if isinstance(argument, bytes) else argument.encode("latin-1")
                 if len(text) == CIFAR_RECORDS * CIFAR_PIXELS:
@@ -194,7 +200,7 @@ def _svhn_mat(path: Path) -> Split:
     try:
         content = scipy.io.loadmat(path, variable_names=["X", "y"])
         images, labels = np.asarray(content["X"]), _labels(content["y"])
-    except (KeyError, ValueError, TypeError, OSError, NotImplementedError) as error:
+    except (*_MAT_ERRORS, KeyError, ValueError, TypeError, OSError, EOFError) as error:
         raise DataError(f"{path.name} is not an SVHN .mat file with X and y") from error
     if images.ndim != 4 or images.dtype != np.uint8:
         raise DataError(f"{path.name} does not hold uint8 images of height × width × 3 × N")
@@ -209,21 +215,28 @@ def svhn_mat(files: Files) -> Splits:
     }
 
 
+def npz_keys(path: Path) -> tuple[str, ...]:
+    """The names of the arrays in an .npz."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return tuple(name.removesuffix(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(f"{path.name} is not a complete .npz file: {error}") from error
+
+
 def npz_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
     """The named arrays of an .npz; object arrays (pickles) are refused."""
+    if missing := [key for key in keys if key not in npz_keys(path)]:
+        raise DataError(f"{path.name} lacks the array {', '.join(missing)}")
     try:
         with np.load(path, allow_pickle=False) as content:
-            if missing := [key for key in keys if key not in content]:
-                raise DataError(f"{path.name} lacks the array {', '.join(missing)}")
             return {key: np.asarray(content[key]) for key in keys}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path.name} is not a complete .npz file: {error}") from error
-    except DataError:
-        raise
-    except ValueError as error:
+    except ValueError:
         raise DataError(
             f"{path.name} holds Python objects or damaged arrays; only plain arrays are read"
-        ) from error
+        ) from None
 
 
 def _channels_first(images: Array, name: str) -> Array:

@@ -1,85 +1,12 @@
-"""Which data sets are known by name? One record each: forms, checksums, counts, licence.
-
-A form is one way the same data may lie on disk. Every file of a form has a checksum, verified
-before the file is read; the arrays then have to match the set's content checksums where known.
-"""
+"""Which data sets are known by name? One record each: forms, checksums, counts, licence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
 
 from simplexdp.data import readers
-from simplexdp.data.readers import CIFAR_BATCHES, IDX_NAMES, Reader
-
-Algorithm = Literal["md5", "sha256"]
-
-
-@dataclass(frozen=True)
-class File:
-    """A file by name and checksum; a file without a checksum is never taken as verified."""
-
-    name: str
-    algorithm: Algorithm
-    digest: str
-    url: str | None = None
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package of an ordinary package client, named and never given by address."""
-
-    client: Literal["npm", "apt"]
-    name: str
-
-
-@dataclass(frozen=True)
-class Form:
-    """Files that together hold the set, and the reader that understands them."""
-
-    title: str
-    files: tuple[File, ...]
-    reader: Reader
-    package: Package | None = None
-    note: str = ""
-
-    @property
-    def downloadable(self) -> bool:
-        return all(file.url is not None for file in self.files)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What is known about a data set before any of it is present."""
-
-    name: str
-    title: str
-    licence: str
-    home: str
-    shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
-    class_counts: Mapping[str, tuple[int, ...]]
-    forms: tuple[Form, ...]
-    content: Mapping[str, str] = field(default_factory=dict)
-    unverified: tuple[Form, ...] = ()
-    """Forms that are taken with allow_unverified alone, whatever their checksum."""
-    original: str = ""
-    """Whose file the original is, for the sentence that says a file is not it."""
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {split: sum(counts) for split, counts in self.class_counts.items()}
-
-
-def _files(
-    names: tuple[str, ...], algorithm: Algorithm, values: tuple[str, ...], base: str | None = None
-) -> tuple[File, ...]:
-    return tuple(
-        File(name, algorithm, digest, None if base is None else base + name)
-        for name, digest in zip(names, values, strict=True)
-    )
-
+from simplexdp.data.forms import File, Form, Package, Record, files_of
+from simplexdp.data.readers import CIFAR_BATCHES, IDX_NAMES
 
 _GZ_NAMES = tuple(f"{name}.gz" for name in IDX_NAMES)
 _BIN_NAMES = tuple(f"{name}.bin" for name in CIFAR_BATCHES)
@@ -96,10 +23,16 @@ MNIST = Record(
         "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
         "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     },
+    content={
+        "train_inputs": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        "train_labels": "e474323ac02fc156161b0bbb1f8c9cfeb327a74bcd9f9680a8385269a24f566c",
+        "test_inputs": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        "test_labels": "2fd8de6bdb8d11780b4b96dc57847bcfe6953f7c32aa48bfcd8237c3b7847243",
+    },
     forms=(
         Form(
             "the original idx files, compressed",
-            _files(
+            files_of(
                 _GZ_NAMES,
                 "md5",
                 (
@@ -114,7 +47,7 @@ MNIST = Record(
         ),
         Form(
             "the original idx files, unpacked",
-            _files(
+            files_of(
                 IDX_NAMES,
                 "sha256",
                 (
@@ -160,10 +93,16 @@ FASHION_MNIST = Record(
         "Ankle boot",
     ),
     class_counts={"train": (6000,) * 10, "test": (1000,) * 10},
+    content={
+        "train_inputs": "2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
+        "train_labels": "e3245b63f7c40d1c8b652835f19744d970c1613b40ddac6bcfc87b9c46e16a0b",
+        "test_inputs": "c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
+        "test_labels": "d51d859896c55775b9e9e219b77ff03bcec1b6ac322f313544dc3f9e7bc94fae",
+    },
     forms=(
         Form(
             "the original idx files, compressed",
-            _files(
+            files_of(
                 _GZ_NAMES,
                 "md5",
                 (
@@ -178,7 +117,7 @@ FASHION_MNIST = Record(
         ),
         Form(
             "the original idx files, unpacked",
-            _files(
+            files_of(
                 IDX_NAMES,
                 "sha256",
                 (
@@ -192,7 +131,7 @@ FASHION_MNIST = Record(
         ),
         Form(
             "the idx files as Debian installs them",
-            _files(
+            files_of(
                 _GZ_NAMES,
                 "md5",
                 (
@@ -238,6 +177,12 @@ CIFAR10 = Record(
         "truck",
     ),
     class_counts={"train": (5000,) * 10, "test": (1000,) * 10},
+    content={
+        "train_inputs": "9d5c2eddadb0deff02c14c350c0385aab7b1d5ff1edfeb4997c8dc8644960111",
+        "train_labels": "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
+        "test_inputs": "177777c33ba79825320efa646ad04a94bdc3c80e4ebe3bd21724f8cdfd4b9d56",
+        "test_labels": "cbb7365de8ed11f05cc4c3a1e7f78144127c5e851efd83762fb18202461230bb",
+    },
     forms=(
         Form(
             "the original binary version",
@@ -253,7 +198,7 @@ CIFAR10 = Record(
         ),
         Form(
             "the original binary version, unpacked",
-            _files(
+            files_of(
                 _BIN_NAMES,
                 "sha256",
                 (
@@ -274,7 +219,7 @@ CIFAR10 = Record(
         ),
         Form(
             "torchvision's cifar-10-batches-py (read without unpickling)",
-            _files(
+            files_of(
                 CIFAR_BATCHES,
                 "md5",
                 (
@@ -305,7 +250,7 @@ CIFAR10 = Record(
 
 _SVHN_FORM = Form(
     "the original cropped digits (format 2)",
-    _files(
+    files_of(
         ("train_32x32.mat", "test_32x32.mat"),
         "md5",
         ("e26dedcc434d2e4c54c9b2d4a06d8373", "eb5a983be6a315427106f1b164d9cef3"),

@@ -63,9 +63,9 @@ def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
 
 
 def _texts(option: Sequence[str] | str) -> list[str]:
-    """Items of a list, or of one text separated by commas."""
-    items = option.split(",") if isinstance(option, str) else list(option)
-    return [item.strip() for item in items if item.strip()]
+    """Items of a text separated by commas, or of several such texts."""
+    texts = [option] if isinstance(option, str) else option
+    return [item.strip() for text in texts for item in text.split(",") if item.strip()]
 
 
 def parse_bounds(option: BoundsOption) -> dict[str, Bounds]:
@@ -100,10 +100,10 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
     else:
         found = {}
         for text in [option] if isinstance(option, str) else option:
-            name, equals, values = text.partition("=")
+            name, equals, listed = text.partition("=")
             if not equals:
                 raise DataError(f"cannot read the categories {text!r}: write column=a|b|c")
-            found[name.strip()] = tuple(values.split("|"))
+            found[name.strip()] = tuple(listed.split("|"))
     for name, values in found.items():
         if len(values) < 2 or len(set(values)) != len(values):
             raise DataError(f"the categories of {name} need at least two different values")
@@ -157,9 +157,8 @@ def declared(
     )
 
 
-def scale(values: Array, bounds: Bounds) -> Array:
+def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clips to the bounds and maps them to [-1, 1] in float32."""
-    low, high = bounds
     clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
     return ((clipped - low) * (2.0 / (high - low)) - 1.0).astype(np.float32)
 

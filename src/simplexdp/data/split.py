@@ -13,7 +13,7 @@ SPLIT_SEED = 20240229
 def held_out_by_class(counts: NDArray[np.int64], held_out: int) -> NDArray[np.int64]:
     """How many of each class to hold out: proportional, the largest remainders rounded up."""
     exact = counts * (held_out / counts.sum())
-    floor = np.floor(exact).astype(np.int64)
+    floor: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     order = np.argsort(floor - exact, kind="stable")
     floor[order[: held_out - int(floor.sum())]] += 1
     return floor

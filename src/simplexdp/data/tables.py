@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,23 +72,26 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
     return _texts(table.column(label), label)
 
 
-def _as_float(text: str) -> float:
+def _as_float(text: str | None) -> float:
     try:
-        return float(text)
+        return float(text or "nan")
     except ValueError:
         return float("nan")
 
 
+def _floats(column: Any, name: str) -> Array:
+    """A column as float64, NaN where it is no number."""
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not _is_text(column):
+            raise DataError(f"column {name} has bounds but is not numeric") from None
+        return np.array([_as_float(text) for text in column.to_pylist()], dtype=np.float64)
+
+
 def numbers(column: Any, name: str) -> Array:
     """A column as float64; what is not a finite number is refused by count alone."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        texts = column.to_pylist()
-        values = np.array([_as_float(t or "") for t in texts], dtype=np.float64)
-    else:
-        try:
-            values = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise DataError(f"column {name} has bounds but is not numeric") from None
+    values = _floats(column, name)
     refuse_missing(values, f"column {name}")
     return values
 
@@ -107,7 +110,7 @@ def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
 
 
 def _numeric(name: str, bounds: tuple[float, float], computed: str | None = None) -> Encoder:
-    return Encoder(name, lambda c: scale(numbers(c, name), bounds)[:, None], computed)
+    return Encoder(name, lambda c: scale(numbers(c, name), *bounds)[:, None], computed)
 
 
 def _categorical(name: str, categories: tuple[str, ...], computed: str | None = None) -> Encoder:
@@ -125,7 +128,7 @@ def _public(name: str, column: Any, from_csv: bool) -> Encoder:
     """Bounds or categories of a column declared public, computed from the training records."""
     numeric = not _is_text(column)
     if from_csv:
-        numeric = not any(np.isnan(_as_float(t or "")) for t in column.to_pylist())
+        numeric = not np.isnan(_floats(column, name)).any()
     if numeric:
         return _numeric(
             name,
@@ -181,5 +184,3 @@ def encode(table: Any, plan: list[Encoder], path: Path) -> Array:
 def take(table: Any, rows: Array) -> Any:
     """Some records of a table."""
     return table.take(pa.array(rows))
-
-

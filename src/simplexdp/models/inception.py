@@ -55,13 +55,9 @@ def inception(input_shape: tuple[int, ...], classes: int, norm: str = "group") -
         conv_norm_relu(channels, 16, 3, norm),
         nn.MaxPool2d(2),
         conv_norm_relu(16, 32, 3, norm),
-        Module(
-            32, one=24, reduce_three=24, three=32, reduce_five=8, five=16, pooled=8, norm=norm
-        ),
+        Module(32, one=24, reduce_three=24, three=32, reduce_five=8, five=16, pooled=8, norm=norm),
         nn.MaxPool2d(2),
-        Module(
-            80, one=40, reduce_three=40, three=64, reduce_five=8, five=24, pooled=16, norm=norm
-        ),
+        Module(80, one=40, reduce_three=40, three=64, reduce_five=8, five=24, pooled=16, norm=norm),
         Module(
             144, one=48, reduce_three=48, three=64, reduce_five=12, five=32, pooled=16, norm=norm
         ),

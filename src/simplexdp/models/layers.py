@@ -35,7 +35,7 @@ def conv_norm_relu(
 ) -> nn.Sequential:
     """A same-padded convolution, its normalisation, ReLU; a bias only where no norm has one."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=norm == "none")
-    return nn.Sequential(conv, norm_layer(norm, outputs), nn.ReLU(inplace=True))
+    return nn.Sequential(conv, norm_layer(norm, outputs), nn.ReLU())
 
 
 def image_shape(model: str, input_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:

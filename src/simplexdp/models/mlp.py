@@ -17,6 +17,6 @@ def mlp(input_shape: tuple[int, ...], classes: int, norm: str = "none") -> nn.Mo
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(prod(input_shape), HIDDEN),
-        nn.ReLU(inplace=True),
+        nn.ReLU(),
         nn.Linear(HIDDEN, classes),
     )

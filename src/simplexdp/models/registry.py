@@ -6,22 +6,33 @@ import difflib
 import importlib
 from collections.abc import Callable
 
-import torch
 from torch import nn
 
 from simplexdp.models.cnn import cnn
+from simplexdp.models.dpnas import dpnas, dpnas_fashion_mnist
 from simplexdp.models.inception import inception
 from simplexdp.models.layers import NORMS
 from simplexdp.models.logistic import logistic
 from simplexdp.models.mlp import mlp
+from simplexdp.models.resnet9 import resnet9
+from simplexdp.models.resnet18 import resnet18
+from simplexdp.models.tanh_cnn import tanh_cnn
+from simplexdp.models.wrn import wrn_16_4, wrn_40_4
 
 Factory = Callable[[tuple[int, ...], int, str], nn.Module]
 
 REGISTRY: dict[str, Factory] = {
     "cnn": cnn,
+    "dpnas": dpnas,
+    "dpnas-fashion-mnist": dpnas_fashion_mnist,
     "inception": inception,
     "logistic": logistic,
     "mlp": mlp,
+    "resnet18": resnet18,
+    "resnet9": resnet9,
+    "tanh-cnn": tanh_cnn,
+    "wrn-16-4": wrn_16_4,
+    "wrn-40-4": wrn_40_4,
 }
 
 
@@ -30,15 +41,13 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(REGISTRY))
 
 
-def build(
-    name: str, input_shape: tuple[int, ...], classes: int, norm: str = "group"
-) -> nn.Module:
+def build(name: str, input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
     """The network called `name`, with PyTorch's default initialisation, giving logits.
 
     `name` may be "package.module:factory": then factory(input_shape, classes) builds it, and
-    `norm` is the factory's own business. The weights of the registry's networks are laid out
-    channels-last, which makes convolutions on a CPU about half as fast again; the numbers do not
-    depend on it.
+    `norm` is the factory's own business. The weights are contiguous. Laying them out
+    channels-last makes convolutions on a CPU up to 1.7 times as fast, but Opacus computes wrong
+    per-example gradients on that layout, so it is left to the method that trains.
     """
     if ":" in name:
         return _user_model(name, input_shape, classes)
@@ -46,8 +55,7 @@ def build(
         raise ValueError(_unknown(name))
     if norm not in NORMS:
         raise ValueError(f"no normalisation {norm!r}: use one of {', '.join(NORMS)}")
-    model = REGISTRY[name](input_shape, classes, norm)
-    return model.to(memory_format=torch.channels_last)
+    return REGISTRY[name](input_shape, classes, norm)
 
 
 def _unknown(name: str) -> str:

@@ -1,0 +1,147 @@
+"""Ratios of the core, each pair measured side by side in one run.
+
+    python benchmarks/core.py            # writes results/benchmarks/core.json
+
+Calibration against a plain double loop; the perturbed loss against cross entropy; the sampler
+at 10^5 against 10^9 records.  Seconds are this machine's; the ratios are what travels.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import special
+from torch.nn import functional
+
+from simplexdp import accounting, files, mechanism, runs, sampling
+
+OUT = Path(__file__).resolve().parent.parent / "results" / "benchmarks" / "core.json"
+ROUNDS = 15
+
+
+def side_by_side(jobs: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The median seconds of each job, interleaved so that a slow moment hits all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for job in jobs.values():
+        job()
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            began = time.perf_counter()
+            job()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def theorem1_by_loops(r: float, q: float, steps: int, delta: float, alpha: float) -> float:
+    """Theorem 1 as one would first write it: loops over orders and terms."""
+    best = math.inf
+    order = 2
+    while order < 1 + alpha / r:
+        total = (1 - q) ** (order - 1) * (q * order - q + 1)
+        for j in range(2, order + 1):
+            cost = j * r * r * special.polygamma(1, alpha - (j - 1) * r)
+            term = math.comb(order, j) * (1 - q) ** (order - j) * q**j
+            total += (1 if j == 2 else 3) * term * math.exp(min(700.0, (j - 1) * cost))
+        tail = math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
+        best = min(best, steps / (order - 1) * math.log(total) + tail)
+        order += 1
+    return best
+
+
+def calibrate_by_loops(epsilon: float, q: float, steps: int, delta: float, alpha: float) -> float:
+    low, high = 1e-3, alpha
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if theorem1_by_loops(middle, q, steps, delta, alpha) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def calibration() -> dict[str, float]:
+    schedule = {"delta": 1e-5, "alpha": 3.0, "sample_rate": 0.005, "steps": 20_000}
+    seconds = side_by_side(
+        {
+            "simplexdp": lambda: accounting.calibrate("theorem1", epsilon=1.0, **schedule),
+            "double_loop": lambda: calibrate_by_loops(1.0, 0.005, 20_000, 1e-5, 3.0),
+        },
+        rounds=5,
+    )
+    ours = accounting.calibrate("theorem1", epsilon=1.0, **schedule).r
+    theirs = calibrate_by_loops(1.0, 0.005, 20_000, 1e-5, 3.0)
+    return {
+        "simplexdp_seconds": seconds["simplexdp"],
+        "double_loop_seconds": seconds["double_loop"],
+        "speedup": seconds["double_loop"] / seconds["simplexdp"],
+        "r_difference": abs(ours - theirs),
+    }
+
+
+def losses(classes: int, batch: int) -> dict[str, float]:
+    logits = torch.randn(batch, classes)
+    labels = torch.randint(0, classes, (batch,))
+    rng = np.random.default_rng(0)
+
+    def backward(loss: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        leaf = logits.detach().requires_grad_()
+        loss(leaf).sum().backward()
+
+    jobs: dict[str, Callable[[], object]] = {
+        "cross_entropy": lambda: backward(lambda z: functional.cross_entropy(z, labels)),
+        "marginal": lambda: backward(
+            lambda z: mechanism.perturbed_nll(z, labels, 0.28, 3.0, rng, "marginal")
+        ),
+        "full": lambda: backward(
+            lambda z: mechanism.perturbed_nll(z, labels, 0.28, 3.0, rng, "full")
+        ),
+    }
+    seconds = side_by_side(jobs, rounds=ROUNDS if classes < 100_000 else 3)
+    return {
+        "batch": batch,
+        "cross_entropy_seconds": seconds["cross_entropy"],
+        "marginal_over_cross_entropy": seconds["marginal"] / seconds["cross_entropy"],
+        "full_over_cross_entropy": seconds["full"] / seconds["cross_entropy"],
+    }
+
+
+def sampler() -> dict[str, float]:
+    def draw(records: int) -> Callable[[], object]:
+        return lambda: [
+            sampling.poisson_batch(records, 250 / records, sampling.stream(1, "batch", step))
+            for step in range(200)
+        ]
+
+    seconds = side_by_side({"1e5": draw(10**5), "1e9": draw(10**9)})
+    return {
+        "microseconds_a_step_at_1e5": 1e6 * seconds["1e5"] / 200,
+        "microseconds_a_step_at_1e9": 1e6 * seconds["1e9"] / 200,
+        "ratio": seconds["1e9"] / seconds["1e5"],
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    record = {
+        "command": "python benchmarks/core.py",
+        "machine": runs.machine(),
+        "version": runs.version(),
+        "calibration_cifar10_epsilon_1": calibration(),
+        "loss_forward_and_backward": {
+            str(classes): losses(classes, batch)
+            for classes, batch in ((10, 250), (1000, 250), (100_000, 50))
+        },
+        "sampler_250_of_n": sampler(),
+    }
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    files.write_json(OUT, record)
+    print(OUT.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m simplexdp` is the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,250 @@
+"""What do T steps cost by privacy loss distribution?
+
+Every figure is pessimistic at each rounding and truncation. Truncation may take a thousandth of δ
+in each of two places, the rounding of the Fourier transform is allowed for by a bound, and all of
+it is charged against δ. Where they exceed a tenth of δ the figure is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+from simplexdp.accounting import loss_distribution as one
+from simplexdp.accounting.renyi import Cost
+
+HIDDEN, VISIBLE = "hidden", "visible"
+SMALLEST_INTERVAL = 1e-8
+"""Grids are not made finer than this; a coarser grid only makes a figure larger."""
+MOST_CELLS = 1 << 20
+MOST_COMPOSED = 1 << 23
+_SHARE = 1e-3
+_CELLS_PER_DEVIATION = 16.0
+_REFINED_ENOUGH = 2e-3
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run: participation hidden or visible, q, r and α."""
+
+    participation: str
+    sample_rate: float
+    r: float
+    alpha: float
+
+    @property
+    def grid_rate(self) -> float:
+        """The rate at which the pair is mixed before it is put on the grid."""
+        return self.sample_rate if self.participation == HIDDEN else 1.0 - 1e-16
+
+
+def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[float, float, float]:
+    """Interval, lowest and highest loss for a step: fine enough, within the most cells allowed."""
+    rate = 1.0 if step.participation == VISIBLE else step.sample_rate
+    weight = step.sample_rate if step.participation == VISIBLE else 1.0
+    share = _SHARE * delta / (steps * weight)
+    if not share > 1e-290:
+        raise ValueError(f"delta = {delta:g} is below what a float resolves; use accountant exact")
+    low, high = one.loss_range(share, min(rate, 1.0 - 1e-16), step.r, step.alpha)
+    deviation = one.step_deviation(min(rate, 1.0 - 1e-16), step.r, step.alpha)
+    interval, width = _interval(
+        high - low, deviation * math.sqrt(weight), steps, delta, deviation / per_deviation
+    )
+    return interval, low, low + max(high - low, width)
+
+
+def _interval(
+    width: float, deviation: float, steps: int, delta: float, wanted: float
+) -> tuple[float, float]:
+    """The interval, and how wide one step's grid is made.
+
+    dp-accounting truncates T steps by Chernoff's bound at orders k/width, k = 1 … 20. The best
+    order is about √(2 log(1/tail)/T)/deviation, so the grid is widened until that is among them.
+    """
+    log_tail = math.log(2.0 / (_SHARE * delta))
+    variance = max(steps * deviation**2, 1e-300)
+    best = math.sqrt(2.0 * log_tail / variance)
+    width = min(max(width, 4.0 / best), 1e4 * width)
+    reach = min(
+        variance * k / width + 2.0 * log_tail * width / k for k in range(1, 21)
+    )  # both tails, as for a normal composition
+    finest = max(SMALLEST_INTERVAL, width / MOST_CELLS, reach / MOST_COMPOSED)
+    return max(wanted, finest), width
+
+
+@lru_cache(maxsize=8)
+def step_pmfs(
+    step: Step, interval: float, low: float, high: float, pessimistic: bool
+) -> tuple[pld_pmf.DensePLDPmf, ...]:
+    """One step on the grid: (remove, add) where participation is hidden, one where it is not."""
+    build = one.pessimistic if pessimistic else one.optimistic
+    if step.participation == VISIBLE:
+        masses = build(
+            (low, high), interval, sample_rate=1.0, r=step.r, alpha=step.alpha, add=False
+        )
+        mixed = one.mix_with_identity(masses, step.sample_rate)
+        return (one.as_pmf(mixed, interval, pessimistic),)
+    return tuple(
+        one.as_pmf(
+            build(
+                bounds, interval, sample_rate=step.sample_rate, r=step.r, alpha=step.alpha, add=add
+            ),
+            interval,
+            pessimistic,
+        )
+        for add, bounds in ((False, (low, high)), (True, (-high, -low)))
+    )
+
+
+def step_distribution(step: Step, interval: float, low: float, high: float) -> Any:
+    """One step as dp-accounting's privacy loss distribution, pessimistic."""
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        *step_pmfs(step, interval, low, high, True)
+    )
+
+
+def rounding_allowance(steps: int, length: int, peak: float) -> float:
+    """What the Fourier transform's rounding may have moved in any sum of masses.
+
+    Every coefficient of the transform carries an error of at most about eps·log2(n), its T-th
+    power T times as much; a mass is the mean of n coefficients, whose absolute values sum to
+    about n times the largest mass; and at most n masses are summed.
+    """
+    unit = float(np.finfo(np.float64).eps)
+    return steps * unit * math.log2(max(length, 2)) * max(1.0, length * peak)
+
+
+def _check_allowance(allowance: float, delta: float, steps: int) -> None:
+    if allowance > delta / 10.0:
+        raise ValueError(
+            f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
+            f"may move {allowance:.1g}, more than a tenth of it; use accountant exact or visible, "
+            "a larger delta or fewer steps"
+        )
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """T steps: the composed distributions, and what of δ is set aside for rounding."""
+
+    pmfs: tuple[pld_pmf.DensePLDPmf, ...]
+    allowance: float
+    tail: float
+
+
+def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: bool) -> _Composed:
+    interval, low, high = grid(step, steps, delta, per_deviation)
+    _check_allowance(rounding_allowance(steps, int((high - low) / interval), 0.0), delta, steps)
+    singles = step_pmfs(step, interval, low, high, up)
+    tail = _SHARE * delta
+    pmfs = tuple(pmf.self_compose(steps, tail) for pmf in singles)
+    weight = step.sample_rate if step.participation == VISIBLE else 1.0
+    spread = math.sqrt(steps * weight) * interval * per_deviation
+    idle = (1.0 - weight) ** steps if weight < 1.0 else 0.0
+    peak = min(1.0, interval / (2.5 * spread) + idle)
+    allowance = max(rounding_allowance(steps, pmf.size, peak) for pmf in pmfs)
+    _check_allowance(allowance, delta, steps)
+    return _Composed(pmfs, allowance, tail)
+
+
+def within(step: Step, steps: int, delta: float, epsilon: float) -> bool:
+    """Whether T steps are (ε, δ) on the coarsest grid, seen to hold and never guessed."""
+    found = _compose(step, steps, delta, _CELLS_PER_DEVIATION, True)
+    left = delta - found.allowance
+    return all(float(pmf.get_delta_for_epsilon(epsilon)) <= left for pmf in found.pmfs)
+
+
+def upper_epsilon(step: Step, steps: int, delta: float, per_deviation: float) -> float:
+    """ε of T steps from a pessimistic grid with so many cells to a standard deviation."""
+    found = _compose(step, steps, delta, per_deviation, True)
+    return max(float(pmf.get_epsilon_for_delta(delta - found.allowance)) for pmf in found.pmfs)
+
+
+def lower_epsilon(step: Step, steps: int, delta: float, per_deviation: float = 64.0) -> float:
+    """A lower bound on the same ε, from an optimistic grid.
+
+    dp-accounting counts truncated tails as infinite losses; both tails, which may also wrap
+    around, are given back here.
+    """
+    found = _compose(step, steps, delta, per_deviation, False)
+    relaxed = delta + 2.0 * found.tail + found.allowance
+    return max(float(pmf.get_epsilon_for_delta(relaxed)) for pmf in found.pmfs)
+
+
+def epsilon(step: Step, steps: int, delta: float) -> float:
+    """ε of T steps: the grid is refined until the figure settles; each figure is an upper bound."""
+    per_deviation = _CELLS_PER_DEVIATION
+    best = upper_epsilon(step, steps, delta, per_deviation)
+    while True:
+        before = grid(step, steps, delta, per_deviation)[0]
+        per_deviation *= 2.0
+        if grid(step, steps, delta, per_deviation)[0] >= 0.99 * before:
+            break
+        finer = upper_epsilon(step, steps, delta, per_deviation)
+        settled = best - finer <= _REFINED_ENOUGH * finer
+        best = min(best, finer)
+        if settled:
+            break
+    if not math.isfinite(best):
+        raise ValueError(
+            f"the pld accountants cannot resolve delta = {delta:g} at {steps} steps: too much mass "
+            "lies beyond the grid; use accountant exact, a larger delta or fewer steps"
+        )
+    return best
+
+
+def _cost(
+    participation: str,
+    r: float,
+    alpha: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    target: float | None,
+) -> Cost:
+    step = Step(participation, sample_rate, r, alpha)
+    if target is None:
+        return Cost(epsilon(step, steps, delta), None)
+    return Cost(target if within(step, steps, delta, target) else math.inf, None)
+
+
+def pld(
+    *,
+    r: float,
+    alpha: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    target: float | None = None,
+) -> Cost:
+    """The vertex pair's privacy loss distribution under hidden participation.
+
+    Formal guarantee
+        As `theorem1`, under the same assumptions and one more: that the vertex pair dominates
+        every pair of softmax outputs in every hockey-stick divergence. That is proved for two
+        classes and for outputs that differ in two coordinates, and verified numerically, not
+        proved, beyond (docs/dominance.md).
+    """
+    return _cost(HIDDEN, r, alpha, sample_rate, steps, delta, target)
+
+
+def visible_pld(
+    *,
+    r: float,
+    alpha: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    target: float | None = None,
+) -> Cost:
+    """The vertex pair's privacy loss distribution, mixed with the identity.
+
+    Formal guarantee
+        As `visible`, under the same assumptions and the dominance that `pld` rests on.
+    """
+    return _cost(VISIBLE, r, alpha, sample_rate, steps, delta, target)

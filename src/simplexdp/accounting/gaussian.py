@@ -1,0 +1,124 @@
+"""What does a Gaussian release cost?
+
+A Gaussian mechanism is described by one number, μ = sensitivity / standard deviation of the noise.
+T adaptive full-batch steps of noise multiplier σ are exactly one Gaussian mechanism of
+μ = √T/σ (Dong, Roth and Su 2022, Corollary 3.3), and its exact curve is
+
+    δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)        (Balle and Wang 2018, Theorem 8).
+
+With a = ε/μ − μ/2, b = ε/μ + μ/2 and b² − a² = 2ε, both terms share the factor e^{−a²/2}, so
+
+    δ(ε) = ½ e^{−a²/2} (erfcx(a/√2) − erfcx(b/√2)),
+
+which keeps its digits for any δ a float can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scipy import special
+
+from simplexdp.accounting.inputs import check_delta, check_epsilon
+
+_ROOT2 = math.sqrt(2.0)
+_TOLERANCE = 1e-13
+
+
+def composed_mu(noise_multiplier: float, steps: int) -> float:
+    """μ of `steps` adaptive full-batch Gaussian steps: √T/σ.
+
+    Formal guarantee
+        The composition is dominated by, and for the worst data equal to, one Gaussian mechanism
+        of this μ, under the relation whose sensitivity the noise multiplier is relative to.
+    """
+    if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
+        raise ValueError(f"the noise multiplier must be a positive number, got {noise_multiplier}")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    return math.sqrt(steps) / noise_multiplier
+
+
+def _check_mu(mu: float) -> None:
+    if not (math.isfinite(mu) and mu > 0):
+        raise ValueError(f"mu must be a positive number, got {mu}")
+
+
+def gaussian_log_delta(mu: float, epsilon: float) -> float:
+    """log δ(ε) of the Gaussian mechanism of this μ; −∞ where δ is below the smallest float."""
+    _check_mu(mu)
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"epsilon must be a number of at least 0, got {epsilon}")
+    a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
+    if a < 0:
+        # Φ(−a) is above ½ and the second term below it: nothing cancels that matters.
+        tail = math.exp(epsilon + float(special.log_ndtr(-b)))
+        return math.log(max(float(special.ndtr(-a)) - tail, 5e-324))
+    difference = float(special.erfcx(a / _ROOT2) - special.erfcx(b / _ROOT2))
+    return -a * a / 2.0 + math.log(difference / 2.0) if difference > 0 else -math.inf
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The least δ for which the Gaussian mechanism of this μ is (ε, δ)-DP.
+
+    Formal guarantee
+        Exact, up to rounding, for one release or for adaptive composition through `composed_mu`.
+        Source: Balle and Wang 2018, Theorem 8.
+    """
+    return math.exp(gaussian_log_delta(mu, epsilon))
+
+
+def _last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest x at which `holds` was seen; it holds at low, fails at high, turns once."""
+    while high - low > _TOLERANCE * high:
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least ε ≥ 0 for which the Gaussian mechanism of this μ is (ε, δ)-DP.
+
+    Formal guarantee
+        gaussian_delta(mu, result) ≤ delta: the search ends on the safe side.
+    """
+    _check_mu(mu)
+    check_delta(delta)
+    target = math.log(delta)
+    if gaussian_log_delta(mu, 0.0) <= target:
+        return 0.0
+    # δ(ε) < Φ(−a), so ε = μ²/2 + μ·z with Φ(−z) = δ is enough.
+    low, high = 0.0, mu * mu / 2.0 + mu * max(0.0, -float(special.ndtri_exp(target)))
+    while gaussian_log_delta(mu, high) > target:
+        high = 2.0 * high + 1e-12
+    while high - low > _TOLERANCE * high:
+        middle = (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if gaussian_log_delta(mu, middle) > target else (low, middle)
+    return high
+
+
+def calibrate_mu(epsilon: float, delta: float) -> float:
+    """The largest μ whose Gaussian mechanism is (ε, δ)-DP; σ = √T/μ for T full-batch steps.
+
+    Formal guarantee
+        gaussian_delta(result, epsilon) ≤ delta: the search ends on the safe side.
+    """
+    check_epsilon(epsilon)
+    check_delta(delta)
+    target = math.log(delta)
+
+    def holds(mu: float) -> bool:
+        return gaussian_log_delta(mu, epsilon) <= target
+
+    low = 1.0
+    while not holds(low):
+        low /= 2.0
+    high = 2.0 * low
+    while holds(high):
+        high *= 2.0
+    return _last_true(holds, low, high)

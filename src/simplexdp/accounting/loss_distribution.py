@@ -1,0 +1,204 @@
+"""What do the draws cost as a privacy loss distribution?
+
+Between two vertices of the simplex the draw reduces to t = p_1/(p_1 + p_2): P = Beta(α+r, α)
+against Q = Beta(α, α+r), with privacy loss L = r·logit(t) (docs/dominance.md). One step is
+
+- hidden participation: (1−q)·Q + q·P against Q ("remove") and the reverse ("add"): an unsampled
+  record emits a dummy draw from Q;
+- visible participation: the pair (P, Q) with probability q, nothing otherwise.
+
+A distribution is put on a grid of losses in one of two ways. Pessimistic: the mass of a cell goes
+to its two ends so that its mass under both hypotheses is kept (connect-the-dots, Doroshenko et al.
+2022); what is above the grid goes to infinity. Optimistic: outcomes are merged in cells, which is
+post-processing, and the cell's loss is rounded down. Composition is dp-accounting's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import pld_pmf
+from scipy import special
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Masses:
+    """A distribution of losses k·interval, k = lowest, lowest + 1, …, and at infinity."""
+
+    lowest: int
+    mass: Array
+    infinity: float
+
+
+def _upper(logit: Array, a: float, b: float) -> Array:
+    """P[t > σ(logit)] for t ~ Beta(b, a), so I_u(a, b) at u = σ(−logit), far into the tail."""
+    far = logit > 300.0
+    tail = np.exp(
+        a * special.log_expit(-np.where(far, logit, 300.0)) - math.log(a) - special.betaln(a, b)
+    )
+    return np.where(far, tail, special.betainc(a, b, special.expit(-np.where(far, 0.0, logit))))
+
+
+def vertex_masses(edges: Array, r: float, alpha: float) -> tuple[Array, Array]:
+    """The mass of P and of Q in the cells between increasing losses `edges`, ends included.
+
+    Below zero differences of the lower tail are taken, above zero of the upper tail, so that a
+    tail keeps its digits. Q is P mirrored.
+    """
+    logit = edges / r
+    masses = []
+    for a, b in ((alpha, alpha + r), (alpha + r, alpha)):  # upper-tail exponents of P and of Q
+        above = np.where(np.isneginf(logit), 1.0, np.where(np.isposinf(logit), 0.0, 0.0))
+        below = 1.0 - above
+        finite = np.isfinite(logit)
+        above[finite] = _upper(logit[finite], a, b)
+        below[finite] = _upper(-logit[finite], b, a)
+        low, high = logit[:-1], logit[1:]
+        mass = np.where(
+            low >= 0.0,
+            above[:-1] - above[1:],
+            np.where(high <= 0.0, below[1:] - below[:-1], 1.0 - below[:-1] - above[1:]),
+        )
+        masses.append(np.maximum(mass, 0.0))
+    return masses[0], masses[1]
+
+
+def _sampled_edges(losses: Array, sample_rate: float) -> Array:
+    """The L at which log(1 − q + q e^L) takes the given values; −∞ below log(1 − q)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.expm1(losses) / sample_rate
+        return np.where(inside > -1.0, np.log1p(np.maximum(inside, -1.0)), -np.inf)
+
+
+def _cells(
+    lowest: int, count: int, interval: float, sample_rate: float, r: float, alpha: float, add: bool
+) -> tuple[Array, Array]:
+    """Upper mass, and upper − e^{left end}·lower of each cell, tails included.
+
+    Cell 0 is all that is below the grid, the last cell all that is above it.
+    """
+    grid: Array = (lowest + np.arange(float(count))) * interval
+    edges = _sampled_edges(-grid[::-1] if add else grid, sample_rate)
+    edges = np.concatenate(([-np.inf], edges, [np.inf]))
+    p, q_mass = vertex_masses(edges, r, alpha)
+    if add:
+        p, q_mass = p[::-1], q_mass[::-1]
+    left = np.concatenate(([0.0], grid))
+    if add:
+        surplus = np.exp(left) * ((np.expm1(-left) + sample_rate) * q_mass - sample_rate * p)
+        return q_mass, surplus
+    surplus = sample_rate * p - (np.expm1(left) + sample_rate) * q_mass
+    return q_mass + sample_rate * (p - q_mass), surplus
+
+
+def pessimistic(
+    bounds: tuple[float, float],
+    interval: float,
+    *,
+    sample_rate: float,
+    r: float,
+    alpha: float,
+    add: bool,
+) -> Masses:
+    """The connect-the-dots distribution of one step: dominates the step's own."""
+    lowest, highest = math.floor(bounds[0] / interval), math.ceil(bounds[1] / interval)
+    count = highest - lowest + 1
+    upper, surplus = _cells(lowest, count, interval, sample_rate, r, alpha, add)
+    to_right = np.clip(surplus[1:-1] / -math.expm1(-interval), 0.0, upper[1:-1])
+    mass = np.zeros(count)
+    mass[0] += upper[0]
+    mass[:-1] += upper[1:-1] - to_right
+    mass[1:] += to_right
+    infinity = float(np.clip(surplus[-1], 0.0, upper[-1]))
+    mass[-1] += upper[-1] - infinity
+    mass[mass < 1e-290] = 0.0  # below what any sum of masses can show
+    return Masses(lowest, mass, infinity)
+
+
+def optimistic(
+    bounds: tuple[float, float],
+    interval: float,
+    *,
+    sample_rate: float,
+    r: float,
+    alpha: float,
+    add: bool,
+) -> Masses:
+    """A distribution that the step's own dominates: outcomes merged, losses rounded down.
+
+    Cell k reaches from (k − ½) to (k + ½) intervals, shifted up a little where its loss, the log
+    of the ratio of its masses, would otherwise round down to k − 1.
+    """
+    lowest, highest = math.floor(bounds[0] / interval), math.ceil(bounds[1] / interval)
+    k = np.arange(lowest, highest + 1)
+    shift = np.zeros(len(k) - 1)
+    for attempt in range(12):
+        inner = (k[:-1] + 0.5) * interval + shift
+        edges = _sampled_edges(-inner[::-1] if add else inner, sample_rate)
+        p, q_mass = vertex_masses(np.concatenate(([-np.inf], edges, [np.inf])), r, alpha)
+        if add:
+            p, q_mass = p[::-1], q_mass[::-1]
+        mixed = q_mass + sample_rate * (p - q_mass)
+        upper, lower = (q_mass, mixed) if add else (mixed, q_mass)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = np.log(upper / lower)
+        # Where a mass is at the edge of its digits the ratio is not trusted: the cell's lower end.
+        weak = ~np.isfinite(loss) | (np.minimum(upper, lower) < 1e-14)
+        low = np.concatenate(([lowest * interval - 1.0], inner))
+        loss = np.where(weak, low, loss)
+        short = k * interval - loss
+        if attempt == 11:
+            break
+        needed = np.maximum(np.where(weak, 0.0, short), 0.0)
+        shift = np.minimum(shift + 1.02 * np.maximum(needed[:-1], needed[1:]), 0.45 * interval)
+        if not np.any(needed > 0):
+            break
+    target = np.floor(loss / interval).astype(int)
+    floor = int(min(target.min(), lowest - 1))
+    mass: Array = np.bincount(target - floor, weights=upper).astype(np.float64)
+    return Masses(floor, mass, 0.0)
+
+
+def mix_with_identity(masses: Masses, weight: float) -> Masses:
+    """The distribution with probability `weight`, no loss otherwise (visible participation)."""
+    mass = weight * masses.mass
+    mass[-masses.lowest] += 1.0 - weight
+    return Masses(masses.lowest, mass, weight * masses.infinity)
+
+
+def as_pmf(masses: Masses, interval: float, pessimistic_estimate: bool) -> pld_pmf.DensePLDPmf:
+    """The distribution as dp-accounting's own."""
+    return pld_pmf.DensePLDPmf(
+        interval, masses.lowest, masses.mass, masses.infinity, pessimistic_estimate
+    )
+
+
+def loss_range(share: float, sample_rate: float, r: float, alpha: float) -> tuple[float, float]:
+    """Losses of (1−q)Q + qP against Q outside of which at most `share` of its mass lies."""
+    wanted = min(share / sample_rate, 0.5)
+    # Invert I_u(α, α+r) = wanted for u = σ(−L/r); for a tiny u, I_u ≈ u^α/(α B).
+    log_u = (math.log(wanted) + math.log(alpha) + float(special.betaln(alpha, alpha + r))) / alpha
+    if log_u > -600.0:
+        u = float(special.betaincinv(alpha, alpha + r, wanted))
+        log_u = math.log(u) if u > 0 else log_u
+    reach = r * max(-log_u, 1.0)
+    high = float(np.logaddexp(math.log1p(-sample_rate), math.log(sample_rate) + reach))
+    low = float(np.logaddexp(math.log1p(-sample_rate), math.log(sample_rate) - reach))
+    return low, high
+
+
+def step_deviation(sample_rate: float, r: float, alpha: float) -> float:
+    """The standard deviation of one step's loss, from 4,000 cells."""
+    low, high = loss_range(1e-12, 1.0 - 1e-15, r, alpha)
+    edges = np.linspace(low, high, 4001)
+    p, q_mass = vertex_masses(edges, r, alpha)
+    loss = np.log1p(sample_rate * np.expm1((edges[1:] + edges[:-1]) / 2.0))
+    weight = (1.0 - sample_rate) * q_mass + sample_rate * p
+    total = float(weight.sum())
+    mean = float(weight @ loss) / total
+    return math.sqrt(max(float(weight @ (loss - mean) ** 2) / total, 0.0))

@@ -1,0 +1,105 @@
+"""How do the arrays of an .npz become inputs? By their type's range, or by declared bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from simplexdp.data.dataset import Array, DataError
+from simplexdp.data.readers import npz_arrays
+from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale
+
+WHOLE = "X"
+Scaler = Callable[[Array], Array]
+
+
+def channels_first(values: Array, name: str) -> Array:
+    """(N, F) as it is; images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels."""
+    if values.ndim == 2:
+        return values
+    if values.ndim == 3:
+        return values[:, None]
+    if values.ndim == 4 and values.shape[1] in (1, 3):
+        return values
+    if values.ndim == 4 and values.shape[3] in (1, 3):
+        return np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+    raise DataError(
+        f"{name} has shape {values.shape}: give records × features, or images of 1 or 3 channels"
+    )
+
+
+def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
+    """Inputs and public labels, by the names of their arrays."""
+    content = npz_arrays(path, (inputs, labels))
+    values, targets = channels_first(content[inputs], inputs), content[labels]
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{inputs} in {path.name} is not numeric")
+    if values.dtype.kind == "f":
+        refuse_missing(values, f"{inputs} in {path.name}")
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    if targets.ndim != 1 or len(targets) != len(values) or targets.dtype.kind not in "iubUS":
+        raise DataError(f"{labels} in {path.name} needs one whole number or text for each record")
+    if targets.dtype.kind == "S":
+        targets = np.char.decode(targets, "utf-8")
+    return values, [str(target) for target in targets.tolist()]
+
+
+def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bounds], list[str]]:
+    """Bounds of each feature: by its number, for the whole of X, or computed if public."""
+    bounds: list[Bounds] = []
+    computed: list[str] = []
+    for k in range(inputs.shape[1]):
+        given = schema.bounds.get(str(k), schema.bounds.get(WHOLE, schema.bounds_of(str(k))))
+        if given is None and not (schema.is_public(str(k)) or WHOLE in schema.public):
+            raise DataError(
+                f"feature {k} of X in {path.name} ({inputs.dtype}) has no bounds: give "
+                "--bounds lo:hi for all or number=lo:hi, or declare --public-columns X"
+            )
+        if given is None:
+            computed.append(str(k))
+        bounds.append(data_bounds(inputs[:, k]) if given is None else given)
+    return bounds, computed
+
+
+def _image_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds, bool]:
+    given = schema.bounds.get(WHOLE, schema.bounds_of(WHOLE))
+    if given is not None:
+        return given, False
+    if schema.is_public(WHOLE):
+        return data_bounds(inputs), True
+    raise DataError(
+        f"X in {path.name} is {inputs.dtype} and has no bounds: give --bounds lo:hi, "
+        "or declare --public-columns X"
+    )
+
+
+def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str, ...]]:
+    """The map from inputs to [-1, 1], and what was computed from the training records for it.
+
+    uint8 has its range by type: images stay bytes (`to_model_input` scales them), features are
+    scaled from 0..255.
+    """
+    features = [str(k) for k in range(train.shape[1])] if train.ndim == 2 else []
+    schema.check_names([WHOLE, *features])
+    what = "minimum and maximum of the training records"
+    if train.dtype == np.uint8 and train.ndim == 4:
+        return (lambda values: values), ()
+    if train.dtype in (np.uint8, np.bool_):
+        high = 255.0 if train.dtype == np.uint8 else 1.0
+        return (lambda values: scale(values, 0.0, high)), ()
+    if train.ndim == 4:
+        (low, top), public = _image_bounds(train, schema, path)
+        return (lambda values: scale(values, low, top)), (
+            (f"the bounds of X ({what})",) if public else ()
+        )
+    bounds, computed = _feature_bounds(train, schema, path)
+    lows, highs = np.array(bounds, dtype=np.float64).T
+    named = f"the bounds of {_shown(computed, features)} of X ({what})"
+    return (lambda values: scale(values, lows, highs)), ((named,) if computed else ())
+
+
+def _shown(computed: list[str], features: list[str]) -> str:
+    return "every feature" if computed == features else f"features {', '.join(computed)}"

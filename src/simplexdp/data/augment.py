@@ -1,0 +1,46 @@
+"""How is a batch of images augmented? Random crop and horizontal flip, one gather for the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+PADDING = 4
+AUGMENTATIONS = ("random_crop", "horizontal_flip")
+
+
+def augment(batch: torch.Tensor, names: tuple[str, ...], rng: np.random.Generator) -> torch.Tensor:
+    """The batch (n, channels, height, width), each image cropped and flipped by its own draw.
+
+    random_crop pads by four pixels of zeros on each side and takes a window of the image's size,
+    uniformly among the 81; horizontal_flip mirrors with probability one half. The crop comes
+    first, whatever the order of `names`. Augment the images as stored (uint8): there zero is
+    black. The draws are independent of the pixels.
+    """
+    _refuse_unknown(batch, names)
+    if not names or len(batch) == 0:
+        return batch
+    n, channels, height, width = batch.shape
+    rows, columns = np.arange(height)[None, :], np.arange(width)[None, :]
+    if "random_crop" in names:
+        top, left = rng.integers(0, 2 * PADDING + 1, size=(2, n, 1))
+        batch = functional.pad(batch, (PADDING,) * 4)
+        rows, columns = rows + top, columns + left
+    if "horizontal_flip" in names:
+        columns = np.where(rng.random((n, 1)) < 0.5, columns[:, ::-1], columns)
+    positions = rows[:, :, None] * batch.shape[3] + columns[:, None, :]
+    index = torch.from_numpy(np.broadcast_to(positions, (n, height, width)).copy())
+    index = index.to(batch.device).view(n, 1, height * width).expand(-1, channels, -1)
+    return batch.flatten(2).gather(2, index).view(n, channels, height, width)
+
+
+def _refuse_unknown(batch: torch.Tensor, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in AUGMENTATIONS:
+            raise ValueError(f"no augmentation {name!r}: use {' or '.join(AUGMENTATIONS)}")
+    if names and batch.dim() != 4:
+        raise ValueError(
+            f"{', '.join(names)} need images (n, channels, height, width), "
+            f"not inputs of shape {tuple(batch.shape[1:])}: leave the augmentation out"
+        )

@@ -1,0 +1,104 @@
+"""How does the sweep run on several machines?  One Ray task a run; the driver files the records.
+
+A task that dies with its worker is started again by Ray and goes on from the run's checkpoint
+where the run folder is on storage that the workers share, or begins anew where it is not.  Only
+the driver writes records, one file a key, so nothing enters the results twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..settings import Settings
+from . import records
+from .sweep import Swept, Work, bar, loader, one_line, train
+
+RETRIES = 3
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def train_one(settings: dict[str, Any], key: str, experiment: str, run_root: str) -> dict[str, Any]:
+    """One run on a worker, from the start or from where a dead worker left it; its record."""
+    work = Work(key, experiment, key, Settings.from_json(settings))
+    return records.record_of_run(train(work, Path(run_root), loader()), experiment)
+
+
+def sweep(
+    todo: Sequence[Work],
+    results: Path,
+    run_root: Path,
+    *,
+    seconds_each: Sequence[float],
+    budget_minutes: float | None = None,
+    show_progress: bool = False,
+    address: str | None = None,
+    cpus_each: float = 1,
+    gpus_each: float = 0,
+) -> Swept:
+    """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
+    ray = _ray()
+    began_here = not ray.is_initialized()
+    if began_here:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False)
+    try:
+        return _sweep(
+            ray,
+            todo,
+            results,
+            run_root.resolve(),
+            dict(zip((w.key for w in todo), seconds_each, strict=True)),
+            None if budget_minutes is None else time.monotonic() + 60 * budget_minutes,
+            show_progress,
+            {"num_cpus": cpus_each, "num_gpus": gpus_each},
+        )
+    finally:
+        if began_here:
+            ray.shutdown()
+
+
+def _sweep(
+    ray: Any,
+    todo: Sequence[Work],
+    results: Path,
+    run_root: Path,
+    seconds: dict[str, float],
+    deadline: float | None,
+    show_progress: bool,
+    needs: dict[str, float],
+) -> Swept:
+    swept = Swept()
+    task = ray.remote(max_retries=RETRIES, **needs)(train_one)
+    waiting = {
+        task.remote(w.settings.to_json(), w.key, w.experiment, str(run_root)): w for w in todo
+    }
+    with bar(sum(seconds.values()), show_progress) as advance:
+        while waiting and (deadline is None or time.monotonic() < deadline):
+            advance(0.0, f"{len(todo) - len(waiting)}/{len(todo)} runs")
+            ready, _ = ray.wait(list(waiting), timeout=SECONDS_BETWEEN_LOOKS)
+            for done in ready:
+                work = waiting.pop(done)
+                advance(seconds[work.key], "")
+                try:
+                    record = ray.get(done)
+                except Exception as error:  # a failed run is reported and does not stop the rest
+                    swept.failed[work.label] = one_line(getattr(error, "cause", None) or error)
+                    continue
+                records.write(record, results)
+                swept.finished.append(work.label)
+    for left, work in waiting.items():
+        ray.cancel(left, force=True)
+        swept.left.append(work.label)
+    return swept
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError(
+            "Ray is not installed; install it with: pip install 'simplexdp[cluster]'"
+        ) from error
+    return ray

@@ -1,0 +1,261 @@
+"""Which runs fill which table?  The paper's tables and figures as data.
+
+An experiment is a list of cells; a cell is a `Settings` without a seed, the labels of its row
+and column, and what the paper prints there.  Tables that need no training are in `computed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..settings import Settings
+from . import identity, recipes
+
+Published = tuple[float, float | None]  # percent: mean, and standard deviation where printed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table, to be filled by the mean over its seeds."""
+
+    settings: Settings
+    row: str
+    column: str
+    published: Published | None = None
+    published_validation: Published | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure whose cells are trainings, in the order in which they are worth running."""
+
+    name: str
+    title: str
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...] = ()
+
+
+# The studies that the paper makes with CIFAR10 and ResNet-18, at a size that a CPU can do.
+STUDY_DATA = "fashion-mnist"
+STUDY_MODEL = "tanh-cnn"
+STUDY_STEPS = 960  # four epochs of FashionMNIST in batches of 250
+IN_PLACE = (
+    "FashionMNIST with a small tanh network and 960 steps, in the place of the paper's CIFAR10 "
+    "with ResNet-18 and 20,000 steps: the shape is comparable, the numbers are not.",
+    "Every point is calibrated for exactly its own steps and sampling rate.",
+)
+# The paper's 40 epochs of SVHN at its sampling rate; a quarter of them on the part at hand.
+SVHN_PART_RECORDS = 8_000
+SVHN_PART_STEPS = 2_930
+
+
+def names() -> tuple[str, ...]:
+    """The experiments that train."""
+    return tuple(_experiments())
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    known = _experiments()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        meant = f" (closest: {close[0]})" if close else ""
+        raise ValueError(f"no table or figure {name!r}{meant}: use one of {', '.join(known)}")
+    return known[name]
+
+
+def home(settings: Settings) -> str | None:
+    """The experiment that a run belongs to, or None: the one that asks for it, or its data's."""
+    wanted = identity.cell(settings)
+    for found in _experiments().values():
+        if any(identity.cell(cell.settings) == wanted for cell in found.cells):
+            return found.name
+    return settings.data if settings.data in ACCURACY_TABLES else None
+
+
+def epsilon_label(epsilon: float) -> str:
+    """The head of a column of an accuracy table."""
+    return "ε = ∞" if epsilon == float("inf") else f"ε = {epsilon:g}"
+
+
+def row_label(settings: Settings, usual: Settings) -> str:
+    """A method with what sets it apart from the recipe that is usual for it."""
+    names = {"dirichlet": "Dirichlet", "plain": "Dirichlet", "dpsgd": "DP-SGD"}
+    parts = [names.get(settings.method, settings.method), settings.model or "default model"]
+    parts.append("lr auto" if settings.lr is None else f"lr {settings.lr:g}")
+    if settings.optimizer != usual.optimizer:
+        parts.append(settings.optimizer)
+    if settings.accountant != "theorem1":
+        parts.append(f"accountant {settings.accountant}")
+    if settings.norm != usual.norm:
+        parts.append({"none": "no norm"}.get(settings.norm, f"{settings.norm} norm"))
+    if settings.batch_size != usual.batch_size:
+        parts.append(f"batch size {settings.batch_size}")
+    if settings.steps != usual.steps:
+        parts.append(f"{settings.steps} of {usual.steps} steps")
+    return ", ".join(parts)
+
+
+def _table_cell(name: str, epsilon: float | None, **given: Any) -> Cell:
+    """A cell of an accuracy table; no epsilon means training without privacy."""
+    usual = recipes.settings(name, seed=None)
+    method = given.pop("method", usual.method if epsilon is not None else "plain")
+    budget = float("inf") if epsilon is None else epsilon
+    settings = recipes.settings(name, epsilon=budget, method=method, **given)
+    base = recipes.recipe(name)
+    settings = identity.canonical(settings)
+    look_up = (base.data, base.method, base.model, epsilon)
+    return Cell(
+        settings=settings,
+        row=row_label(settings, usual),
+        column=epsilon_label(budget),
+        published=recipes.published_accuracy(*look_up),
+        published_validation=recipes.published_accuracy(*look_up, split="validation"),
+    )
+
+
+# data set → its recipes: Algorithm 1's, and the baseline's where the paper trained one with it.
+ACCURACY_TABLES: dict[str, tuple[str, ...]] = {
+    "cifar10": ("cifar10",),
+    "mnist": ("mnist",),
+    "fashion-mnist": ("fashion-mnist", "dpsgd-fashion-mnist"),
+    "dermamnist": ("dermamnist", "dpsgd-dermamnist"),
+    "svhn": ("svhn", "dpsgd-svhn"),
+}
+_TITLES = {
+    "cifar10": "CIFAR10: test accuracy by budget",
+    "mnist": "MNIST: test accuracy by budget",
+    "fashion-mnist": "FashionMNIST: test accuracy by budget",
+    "dermamnist": "DermaMNIST: test and validation accuracy by budget",
+    "svhn": "SVHN: test accuracy by budget",
+}
+
+
+def _accuracy_table(name: str) -> Experiment:
+    """Rule's learning rate first, then the paper's, then another accountant, then the baseline."""
+    main, *baselines = ACCURACY_TABLES[name]
+    budgets: tuple[float | None, ...] = (*recipes.recipe(main).epsilons, None)
+    cells = [_table_cell(main, epsilon, lr=None) for epsilon in budgets]
+    cells += [_table_cell(main, epsilon) for epsilon in budgets]
+    if name == "fashion-mnist":
+        cells += [_table_cell(main, epsilon, lr=None, accountant="pld") for epsilon in budgets[:2]]
+    cells += [_table_cell(b, epsilon) for b in baselines for epsilon in recipes.recipe(b).epsilons]
+    notes = tuple(note for r in (main, *baselines) if (note := recipes.recipe(r).note))
+    return Experiment(name, _TITLES[name], tuple(cells), notes)
+
+
+def _svhn_part() -> Experiment:
+    """SVHN's recipe on the part of its test set that can be had where the training set cannot."""
+    rate = recipes.recipe("svhn").sample_rate
+    given = {"batch_size": round(rate * SVHN_PART_RECORDS), "steps": SVHN_PART_STEPS, "lr": None}
+    cells = [_table_cell("svhn", epsilon, **given) for epsilon in (4.0, 1.0, None)]
+    return Experiment(
+        "svhn-part",
+        "SVHN's recipe on 8,000 of its test images",
+        tuple(dataclasses.replace(c, published=None) for c in cells),
+        (
+            "Trained on 8,000 and tested on 2,000 of SVHN's test images, at the paper's sampling "
+            "rate, for 10 epochs: an exercise of the recipe and not a result on SVHN.",
+        ),
+    )
+
+
+def _study(**given: Any) -> Settings:
+    usual: dict[str, Any] = {
+        "data": STUDY_DATA,
+        "model": STUDY_MODEL,
+        "norm": "none",
+        "batch_size": 250,
+        "steps": STUDY_STEPS,
+    }
+    return Settings(**{**usual, **given})
+
+
+def _coarse_first(points: Sequence[Cell]) -> list[list[Cell]]:
+    """Every fourth point first, then those between: a sweep that is cut off covers the range."""
+    return [[p for i, p in enumerate(points) if i % 4 == k] for k in (0, 2, 1, 3)]
+
+
+def _learning_rate() -> Experiment:
+    figure = recipes.published()["learning_rate_figure"]
+    rounds: list[list[Cell]] = [[], [], [], []]
+    for curve in figure["curves"]:
+        alpha = float(curve["alpha"])
+        points = [
+            Cell(
+                settings=_study(epsilon=figure["epsilon"], alpha=alpha, lr=point["lr"]),
+                row=f"α = {alpha:g}",
+                column=f"γ = {point['lr']:g}",
+                published=(point["accuracy"], None),
+            )
+            for point in curve["points"]
+        ]
+        for cells, part in zip(rounds, _coarse_first(points), strict=True):
+            cells += part
+    return Experiment(
+        "learning-rate",
+        "Accuracy over learning rate and over effective learning rate, nine α, ε = 1",
+        tuple(cell for cells in rounds for cell in cells),
+        IN_PLACE,
+    )
+
+
+def _sampling_rate() -> Experiment:
+    study = recipes.published()["sampling_rate_study"]
+    records = recipes.recipe(STUDY_DATA).records
+    cells = [
+        Cell(
+            settings=_study(
+                epsilon=study["epsilon"], batch_size=round(point["sample_rate"] * records), lr=lr
+            ),
+            row="lr auto" if lr is None else f"lr {lr:g}",
+            column=f"q = {point['sample_rate']:g}",
+            published=(point["mean"], point["std"]),
+        )
+        for lr in (None, recipes.recipe(study["recipe"]).lr)
+        for point in study["points"]
+    ]
+    return Experiment("sampling-rate", "Accuracy by sampling rate, ε = 4", tuple(cells), IN_PLACE)
+
+
+def _adam() -> Experiment:
+    base = recipes.recipe("cifar10-adam")
+    published = {
+        (row["recipe"], row["epsilon"]): (row["mean"], row["std"])
+        for row in recipes.published()["accuracy"]
+        if row["data"] == base.data and row["method"] == "dirichlet"
+    }
+    rows = (
+        ("Adam, lr 0.001", "cifar10-adam", "adam", base.lr),
+        ("SGD, lr auto", "cifar10", "sgd", None),
+    )
+    cells = [
+        Cell(
+            settings=identity.canonical(
+                _study(
+                    method="dirichlet" if epsilon is not None else "plain",
+                    epsilon=float("inf") if epsilon is None else epsilon,
+                    optimizer=optimizer,
+                    lr=lr,
+                )
+            ),
+            row=row,
+            column=epsilon_label(float("inf") if epsilon is None else epsilon),
+            published=published.get((recipe, epsilon)),
+        )
+        for row, recipe, optimizer, lr in rows
+        for epsilon in (*base.epsilons, None)
+    ]
+    return Experiment("adam", "Adam beside SGD by budget", tuple(cells), IN_PLACE)
+
+
+@cache
+def _experiments() -> dict[str, Experiment]:
+    tables = [_accuracy_table(name) for name in ACCURACY_TABLES]
+    found = [*tables, _svhn_part(), _learning_rate(), _sampling_rate(), _adam()]
+    return {e.name: e for e in found}

@@ -1,0 +1,133 @@
+"""Which settings were published? The paper's runs and its baselines, by name, as data.
+
+The numbers live in published.json beside this file: recipes, the paper's r*, every accuracy of its
+tables and figures. A recipe says in `unchecked` which of its values rest on a recollection of the
+source or on a choice of ours.
+
+>>> recipe("fashion-mnist").steps
+9600
+>>> settings("fashion-mnist", epsilon=2.0).model
+'inception'
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from simplexdp.settings import Settings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One published training run; `None` where the source gives no value.
+
+    `epsilons` are the budgets the source reports, `unchecked` the fields and options whose values
+    were not read in the source itself.
+    """
+
+    name: str
+    data: str
+    method: str
+    model: str
+    norm: str
+    records: int
+    batch_size: int
+    steps: int | None
+    optimizer: str
+    lr: float
+    augment: tuple[str, ...]
+    alpha: float | None
+    delta: float
+    epsilons: tuple[float, ...]
+    source: str
+    epochs: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    unchecked: tuple[str, ...] = ()
+    note: str | None = None
+
+    @property
+    def sample_rate(self) -> float:
+        return self.batch_size / self.records
+
+
+@cache
+def published() -> dict[str, Any]:
+    """All of published.json: every number the paper reports, with its source."""
+    text = resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def names() -> tuple[str, ...]:
+    """The names `recipe` knows, the paper's own first."""
+    return tuple(published()["recipes"])
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name."""
+    known = published()["recipes"]
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        meant = f" (closest: {close[0]})" if close else ""
+        raise ValueError(f"no recipe {name!r}{meant}: use one of {', '.join(known)}")
+    fields = dict(known[name])
+    for key in ("augment", "epsilons", "unchecked"):
+        fields[key] = tuple(fields[key])
+    return Recipe(name=name, **fields)
+
+
+def settings(name: str, **given: Any) -> Settings:
+    """The run of a recipe, with what is `given` put over it; `lr=None` asks for the rule's rate.
+
+    Without an epsilon the run takes the recipe's only one, or 1. Given options are merged with
+    the recipe's, and given epochs replace its steps.
+    """
+    base = recipe(name)
+    values: dict[str, Any] = {
+        "data": base.data,
+        "method": base.method,
+        "model": base.model,
+        "norm": base.norm,
+        "epsilon": base.epsilons[0] if len(base.epsilons) == 1 else 1.0,
+        "delta": base.delta,
+        "batch_size": base.batch_size,
+        "optimizer": base.optimizer,
+        "lr": base.lr,
+        "augment": base.augment,
+    }
+    if base.alpha is not None:
+        values["alpha"] = base.alpha
+    if "epochs" not in given:
+        values["steps"] = base.steps
+    options = {**base.options, **given.pop("options", {})}
+    return Settings(**{**values, **given, "options": options})
+
+
+def published_accuracy(
+    data: str, method: str, model: str, epsilon: float | None, *, split: str = "test"
+) -> tuple[float, float | None] | None:
+    """(mean, standard deviation) in percent as the paper prints it, or None where it does not.
+
+    `epsilon=None` is training without privacy. The paper's Adam runs are not looked up here.
+    """
+    wanted = (data, split, method, model, epsilon)
+    for row in published()["accuracy"]:
+        found = (row["data"], row["split"], row["method"], row["model"], row["epsilon"])
+        if found == wanted and row["recipe"] != "cifar10-adam":
+            return row["mean"], row["std"]
+    return None
+
+
+def published_r(data: str, epsilon: float, alpha: float = 3.0) -> float | None:
+    """The paper's r* for a data set's recipe, or None where it prints none."""
+    for row in published()["r_star"]:
+        if (row["data"], row["epsilon"], row["alpha"]) == (data, epsilon, alpha):
+            r: float = row["r"]
+            return r
+    return None

@@ -1,0 +1,134 @@
+"""What is kept of a run?  One small JSON record, written once and never merged across versions.
+
+A record lies in results/runs/<experiment>/<key>.json.  Its key is the run's whole configuration
+with the version of the package, so a record of other code is another record, and `load` leaves
+it out and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import files, runs
+from ..settings import Settings
+from . import grid, identity
+
+UNLISTED = "unlisted"  # the home of a run that no experiment asks for
+FROM_OUTCOME = (
+    "accuracy",
+    "validation_accuracy",
+    "model",
+    "epsilon",
+    "delta",
+    "seconds",
+    "steps",
+    "batch_size",
+    "sample_rate",
+    "lr",
+    "r",
+    "order",
+    "noise_multiplier",
+    "parameters",
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The records of this version, and what was left out and why."""
+
+    records: tuple[dict[str, Any], ...]
+    left_out: tuple[str, ...] = ()
+
+
+def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict[str, Any]:
+    """The record of a finished run; an unfinished one is refused."""
+    configuration = folder.configuration()
+    if not folder.finished() or "outcome" not in configuration:
+        raise ValueError(
+            f"{folder.path} is not finished; go on with it by --resume --out {folder.path}"
+        )
+    settings = identity.canonical(folder.settings())
+    outcome = configuration["outcome"]
+    statement = outcome["statement"]
+    machine = dict(configuration["machine"])
+    versions = {"simplexdp": configuration["version"]}
+    versions |= {name: machine.pop(name) for name in ("python", "torch") if name in machine}
+    return {
+        "key": identity.key(settings, configuration["version"]),
+        "experiment": experiment or grid.home(settings) or UNLISTED,
+        "version": configuration["version"],
+        "configuration": settings.to_json(),
+        "seed": settings.seed,
+        **{name: outcome.get(name) for name in FROM_OUTCOME if name in outcome},
+        "covers_draws": statement["covers_draws"],
+        "covers_weights": statement["covers_weights"],
+        "accountant": statement["accountant"],
+        "provenance": list(statement["notes"]),
+        "machine": machine,
+        "versions": versions,
+    }
+
+
+def path_of(record: Mapping[str, Any], results: Path) -> Path:
+    """Where a record lies."""
+    return results / "runs" / str(record["experiment"]) / f"{record['key']}.json"
+
+
+def write(record: Mapping[str, Any], results: Path) -> Path:
+    """Write a record, whole or not at all; one that is there already stays as it is."""
+    path = path_of(record, results)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, record)
+    return path
+
+
+def import_run(folder: Path, results: Path, experiment: str | None = None) -> Path:
+    """File a run that `simplexdp train` finished under the key that the sweep would give it."""
+    record = record_of_run(runs.RunFolder.open(folder), experiment)
+    if record["version"] != runs.version():
+        raise ValueError(
+            f"{folder} was made by version {record['version']} and this is {runs.version()}; "
+            "results of different versions are not merged, so train it again"
+        )
+    return write(record, results)
+
+
+def load(results: Path) -> Loaded:
+    """The records below a results folder that belong to this version of the package."""
+    records: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for path in sorted((results / "runs").glob("*/*.json")):
+        record = files.read_json(path)
+        problem = _problem(record, path)
+        if problem is None:
+            records.append(record)
+        else:
+            left_out.append(problem)
+    return Loaded(tuple(records), tuple(left_out))
+
+
+def keys(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The runs that are done."""
+    return {str(record["key"]) for record in records}
+
+
+def _problem(record: Any, path: Path) -> str | None:
+    """Why a file is not one of this version's results, or None."""
+    if not isinstance(record, dict) or not {"key", "version", "configuration"} <= set(record):
+        raise ValueError(f"{path} is not a record of a run; delete it and reproduce it again")
+    if record["version"] != runs.version():
+        return (
+            f"{path}: of version {record['version']}, left out; "
+            f"this is {runs.version()}, and results of different versions are not merged"
+        )
+    settings = Settings.from_json(record["configuration"])
+    if path.stem != record["key"] or identity.key(settings) != record["key"]:
+        raise ValueError(
+            f"{path} does not have the key of its own configuration; it was edited by hand, "
+            "so delete it and reproduce it again"
+        )
+    return None

@@ -1,0 +1,110 @@
+"""What does `simplexdp reproduce` do?  Computes a table, or runs what is missing of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import cluster, computed, cost, estimate, grid, records, table
+from . import sweep as local
+
+
+def names() -> tuple[str, ...]:
+    """Everything that can be reproduced."""
+    return (*grid.names(), *computed.names(), cost.NAME)
+
+
+def reproduce(
+    name: str,
+    *,
+    seeds: int = 1,
+    epsilons: Sequence[float] | None = None,
+    only: str | None = None,
+    steps: int | None = None,
+    budget_minutes: float | None = None,
+    ray: bool = False,
+    ray_address: str | None = None,
+    results: Path = Path("results"),
+    run_root: Path = Path("runs"),
+    device: str = "cpu",
+    threads: int | None = None,
+    allow_unverified: bool = False,
+    data_dir: Path | None = None,
+    show_progress: bool = True,
+) -> dict[str, Any]:
+    """Fill a table or figure of the paper; what is there already is not made again."""
+    if name not in names():
+        raise ValueError(f"no table or figure {name!r}: use one of {', '.join(names())}")
+    if name in computed.names():
+        paths = table.save(computed.compute(name), results / "tables")
+        return {"name": name, "computed": True, "files": [str(path) for path in paths]}
+    if name == cost.NAME:
+        path = cost.run(results / "benchmarks", budget_minutes=budget_minutes)
+        return {"name": name, "computed": True, "files": [str(path)]}
+    over: dict[str, Any] = {"device": device, "threads": threads}
+    if steps is not None:
+        over |= {"steps": steps, "epochs": None}
+    options: dict[str, Any] = {"allow_unverified": True} if allow_unverified else {}
+    if data_dir is not None:
+        options["data_dir"] = str(data_dir)
+    over["data_options"] = options
+    experiment = grid.experiment(name)
+    work = local.work_of(experiment, seeds=seeds, epsilons=epsilons, only=only, over=over)
+    loaded = records.load(results)
+    for sentence in loaded.left_out:
+        _say(sentence)
+    there = records.keys(loaded.records)
+    todo = [w for w in work if w.key not in there]
+    swept = local.Swept()
+    seconds: list[float] = []
+    if todo:
+        _say(
+            f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
+        )
+        seconds, _ = local.paces(todo)
+        _say(f"{name}: about {estimate.total(seconds)} on one process of this machine")
+        backend: Any = cluster.sweep if ray else local.sweep
+        extra = {"address": ray_address} if ray else {}
+        swept = backend(
+            todo,
+            results,
+            run_root,
+            seconds_each=seconds,
+            budget_minutes=budget_minutes,
+            show_progress=show_progress,
+            **extra,
+        )
+    swept.skipped = [w.label for w in work if w.key in there]
+    for label, reason in swept.failed.items():
+        _say(f"failed: {label}: {reason}")
+    return {
+        "name": name,
+        "computed": False,
+        "estimated_seconds": round(sum(seconds), 1),
+        **swept.to_json(),
+        "left_out": list(loaded.left_out),
+    }
+
+
+def text_of(summary: dict[str, Any]) -> str:
+    """The summary for a person."""
+    if summary["computed"]:
+        return "\n".join(["written:", *summary["files"]])
+    counts = {
+        "finished now": summary["finished"],
+        "there already": summary["skipped"],
+        "failed": summary["failed"],
+        "left for another time": summary["left"],
+        "being made by another sweep": summary["elsewhere"],
+    }
+    lines = [f"{len(found):4d} {name}" for name, found in counts.items() if found]
+    lines += [f"failed: {label}: {reason}" for label, reason in summary["failed"].items()]
+    if summary["left"] or summary["failed"]:
+        lines.append("Give the same command again to go on; what is finished is kept.")
+    return "\n".join([f"{summary['name']}:", *lines])
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)

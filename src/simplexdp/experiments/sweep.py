@@ -1,0 +1,240 @@
+"""What is missing, and who runs it?  The sweep over the cells of an experiment.
+
+A run lives in runs/<key> while it trains and becomes a record when it is finished.  What has a
+record is skipped, what has a folder goes on from its checkpoint, and each key has a lock that
+the kernel drops when its process ends, so two sweeps share the work and a killed one loses at
+most what came after its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from .. import data, methods, progress
+from ..runs import CONFIGURATION, RunFolder
+from ..settings import Settings
+from . import estimate, grid, identity, records
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run that a sweep has to make."""
+
+    key: str
+    experiment: str
+    label: str
+    settings: Settings
+
+
+@dataclass
+class Swept:
+    """What a sweep did."""
+
+    finished: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class OutOfTime(Exception):
+    """The budget of minutes is spent; the run in hand goes on from its checkpoint next time."""
+
+
+class Busy(Exception):
+    """Another process is making this run."""
+
+
+class DiskFull(OSError):
+    """No run can go on; everything that was saved stays."""
+
+
+def work_of(
+    experiment: grid.Experiment,
+    *,
+    seeds: int = 1,
+    epsilons: Sequence[float] | None = None,
+    only: str | None = None,
+    over: dict[str, Any] | None = None,
+) -> list[Work]:
+    """The runs of an experiment, one seed of every cell before the next seed of any.
+
+    `only` keeps the rows whose label contains it; `over` is put over every cell's settings.
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds is {seeds}; give 1 or more")
+    cells = [c for c in experiment.cells if only is None or only.lower() in c.row.lower()]
+    if epsilons is not None:
+        cells = [c for c in cells if c.settings.epsilon in epsilons]
+    if not cells:
+        there = sorted({c.settings.epsilon for c in experiment.cells})
+        raise ValueError(
+            f"{experiment.name} has no such cell; its budgets are "
+            f"{', '.join(f'{e:g}' for e in there)} and its rows "
+            f"{'; '.join(dict.fromkeys(c.row for c in experiment.cells))}"
+        )
+    found: dict[str, Work] = {}
+    for seed in range(seeds):
+        for cell in cells:
+            settings = dataclasses.replace(cell.settings, seed=seed, **(over or {}))
+            label = f"{cell.row}, {cell.column}, seed {seed}"
+            key = identity.key(settings)
+            found.setdefault(key, Work(key, experiment.name, label, settings))
+    return list(found.values())
+
+
+def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) -> RunFolder:
+    """The finished run: as it is there, gone on with, or made from the start."""
+    path = run_root / work.key
+    with locked(run_root, work.key):
+        if (path / CONFIGURATION).exists() and RunFolder.open(path).finished():
+            return RunFolder.open(path)
+        if path.exists() and not any(path.iterdir()):
+            path.rmdir()  # killed before the configuration was written
+        dataset = load(work.settings)
+        return methods.run(work.settings, path, resume=path.exists(), dataset=dataset)[1]
+
+
+def sweep(
+    todo: Sequence[Work],
+    results: Path,
+    run_root: Path,
+    *,
+    seconds_each: Sequence[float],
+    budget_minutes: float | None = None,
+    show_progress: bool = False,
+) -> Swept:
+    """Make every run of the list in this process, in order, as long as there is time."""
+    swept = Swept()
+    load = loader()
+    deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
+    with bar(sum(seconds_each), show_progress) as advance:
+        for number, (work, seconds) in enumerate(zip(todo, seconds_each, strict=True)):
+            advance(0.0, f"{number + 1}/{len(todo)} {work.label}")
+            try:
+                with time_limit(deadline):
+                    folder = train(work, run_root, load)
+                records.write(records.record_of_run(folder, work.experiment), results)
+                swept.finished.append(work.label)
+            except OutOfTime:
+                swept.left = [w.label for w in todo[number:]]
+                break
+            except Busy:
+                swept.elsewhere.append(work.label)
+            except Exception as error:  # one failed run is reported and does not stop the rest
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                    raise DiskFull(
+                        "the disk is full; make room and give the same command again, "
+                        "every finished run is kept"
+                    ) from error
+                swept.failed[work.label] = one_line(error)
+            advance(seconds, "")
+    return swept
+
+
+@contextmanager
+def locked(run_root: Path, key: str) -> Iterator[None]:
+    """Hold a run's lock, or raise `Busy` at once."""
+    run_root.mkdir(parents=True, exist_ok=True)
+    with (run_root / f".{key}.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Busy(f"{key} is being made by another process") from error
+        yield
+
+
+@contextmanager
+def time_limit(deadline: float | None) -> Iterator[None]:
+    """Interrupt what runs inside at the deadline; outside the main thread, only refuse to begin."""
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise OutOfTime
+    if left is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def loader() -> Callable[[Settings], data.Dataset]:
+    """Load data sets, keeping the last one: the runs of a table share theirs."""
+    kept: dict[str, data.Dataset] = {}
+
+    def load(settings: Settings) -> data.Dataset:
+        name = repr((settings.data, sorted(settings.data_options.items())))
+        if name not in kept:
+            kept.clear()
+            kept[name] = data.load(settings.data, **settings.data_options)
+        return kept[name]
+
+    return load
+
+
+def paces(todo: Sequence[Work]) -> tuple[list[float], dict[str, str]]:
+    """Estimated seconds of every run, and what could not be timed and why."""
+    load = loader()
+    known: dict[tuple[str, ...], estimate.Pace | str] = {}
+    seconds: list[float] = []
+    failed: dict[str, str] = {}
+    for work in todo:
+        kind = estimate.kind(work.settings)
+        if kind not in known:
+            try:
+                known[kind] = estimate.measure(work.settings, load(work.settings))
+            except Exception as error:  # the sweep reports it again, with the run it stops
+                known[kind] = one_line(error)
+        pace = known[kind]
+        if isinstance(pace, str):
+            failed[work.label] = pace
+            seconds.append(0.0)
+            continue
+        records_there = len(load(work.settings).train.labels)
+        steps = estimate.steps_of(work.settings, records_there)
+        seconds.append(pace.seconds(steps, work.settings.evaluations))
+    return seconds, failed
+
+
+@contextmanager
+def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar over the estimated seconds of the grid."""
+    if not show:
+        yield lambda seconds, label: None
+        return
+    with progress.bars() as shown:
+        task = shown.add_task("sweep", total=max(total, 1e-9))
+
+        def advance(seconds: float, label: str) -> None:
+            if label:
+                shown.update(task, description=label)
+            shown.advance(task, seconds)
+
+        yield advance
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line of text."""
+    return " ".join(f"{error}".split()) or type(error).__name__

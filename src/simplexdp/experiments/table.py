@@ -1,0 +1,130 @@
+"""What is a table?  Named columns and rows of plain values, shown the same way everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import files
+
+Value = str | float | int | None
+_LATEX = {
+    "ε": r"$\varepsilon$",
+    "∞": r"$\infty$",
+    "α": r"$\alpha$",
+    "γ": r"$\gamma$",
+    "κ": r"$\kappa$",
+    "δ": r"$\delta$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "≤": r"$\leq$",
+    "⁎": r"$^*$",
+    "–": "--",
+    "%": r"\%",
+    "&": r"\&",
+    "_": r"\_",
+    "#": r"\#",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its key in the rows, its head, and how many significant digits are shown."""
+
+    key: str
+    head: str
+    digits: int = 4
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a title and notes; rows hold values, not text."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Value], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": [{"key": c.key, "head": c.head, "digits": c.digits} for c in self.columns],
+            "rows": [dict(row) for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+    def cells(self) -> list[list[str]]:
+        """The rows as they are shown."""
+        return [[shown(row.get(c.key), c.digits) for c in self.columns] for row in self.rows]
+
+
+def from_json(record: Mapping[str, Any]) -> Table:
+    """The inverse of `Table.to_json`."""
+    return Table(
+        name=record["name"],
+        title=record["title"],
+        columns=tuple(Column(**c) for c in record["columns"]),
+        rows=tuple(record["rows"]),
+        notes=tuple(record["notes"]),
+    )
+
+
+def shown(value: Value, digits: int) -> str:
+    """A value as text; what is missing is a dash."""
+    if value is None:
+        return "–"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def to_markdown(table: Table) -> str:
+    """The table and its notes in Markdown."""
+    heads = [c.head for c in table.columns]
+    lines = [heads, ["---"] * len(heads), *table.cells()]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    notes = "\n".join(f"- {note}" for note in table.notes)
+    return body + (f"\n\n{notes}" if notes else "")
+
+
+def to_latex(table: Table) -> str:
+    """The table in LaTeX, for the booktabs package."""
+    heads = " & ".join(_latex(c.head) for c in table.columns)
+    rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in table.cells()]
+    caption = " ".join([f"{table.title}.", *table.notes])
+    return "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
+            r"\toprule",
+            rf"{heads} \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            rf"\caption{{{_latex(caption)}}}",
+            rf"\label{{tab:{table.name}}}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def save(table: Table, folder: Path) -> list[Path]:
+    """Write a table as JSON, Markdown and LaTeX."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{table.name}.{ending}" for ending in ("json", "md", "tex")]
+    files.write_json(paths[0], table.to_json())
+    markdown = f"# {table.title}\n\n{to_markdown(table)}\n"
+    files.write_atomically(paths[1], markdown.encode())
+    files.write_atomically(paths[2], to_latex(table).encode())
+    return paths
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -1,0 +1,173 @@
+"""What is a certified linear fit? Mean, moments and steps under one budget, on given features.
+
+Formal guarantee
+    Statement: the weights and bias that ``fit`` returns, with every quantity behind them, are
+    (ε, δ)-differentially private under zero-out, with labels and n public. The releases are
+    Gaussian with μ_mean², μ_moments² and T/σ² adding to μ², and (ε, δ) is exact for that μ
+    (Balle and Wang, 2018). Features must be a fixed function of each record alone.
+    Assumptions: those of ``noise``, ``exact_sums`` and ``noisy_gd``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
+from simplexdp.methods import exact_sums, noisy_gd, whitening
+from simplexdp.methods.linear_rule import Rule
+from simplexdp.noise import Bits
+
+Floats = NDArray[np.float64]
+# A whitened row is scaled down to this multiple of its expected norm before it is quantised.
+ROW_BOUND = 8.0
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What each release cost, in μ, and what it comes to."""
+
+    mu_mean: float
+    mu_moments: float
+    mu_steps: float
+    noise_multiplier: float
+    delta: float
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_mean**2 + self.mu_moments**2 + self.mu_steps**2)
+
+    @property
+    def epsilon(self) -> float:
+        return gaussian_epsilon(self.mu, self.delta)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A linear classifier on raw features: logits = features @ weights + bias."""
+
+    weights: Floats
+    bias: Floats
+    spending: Spending
+    rule: Rule
+
+    def logits(self, features: NDArray[Any]) -> Floats:
+        """Logits of a block of raw feature rows."""
+        return np.asarray(features @ self.weights + self.bias)
+
+    def chosen(self) -> dict[str, Any]:
+        """What the rule chose, for the record."""
+        schedule = self.rule.schedule
+        return {
+            "steps": schedule.steps,
+            "clip": schedule.clip,
+            "lr": schedule.lr,
+            "averaged": schedule.averaged,
+            "noise_multiplier": self.spending.noise_multiplier,
+            "mu": self.spending.mu,
+            "mu_mean": self.spending.mu_mean,
+            "mu_moments": self.spending.mu_moments,
+            "mu_steps": self.spending.mu_steps,
+            "ridge": self.rule.ridge,
+            "parameters": int(self.weights.size + self.bias.size),
+        }
+
+
+def spending(epsilon: float, delta: float, rule: Rule) -> Spending:
+    """The split of the budget: shares of μ², never above the budget's μ."""
+    # The last digits: sums of squares of rounded shares stay below μ².
+    mu = calibrate_mu(epsilon, delta) * (1.0 - 1e-12)
+    steps = mu * math.sqrt(rule.step_share)
+    noise_multiplier = math.sqrt(rule.schedule.steps) / steps
+    noisy_gd.noise_scale(rule.schedule.clip, noise_multiplier)
+    return Spending(
+        mu * math.sqrt(rule.mean_share),
+        mu * math.sqrt(rule.moment_share),
+        steps,
+        noise_multiplier,
+        delta,
+    )
+
+
+def fit(
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: int,
+    shape: tuple[int, int],
+    rule: Rule,
+    cost: Spending,
+    bits: Bits,
+    on_step: Callable[[int], None] = lambda step: None,
+) -> Fitted:
+    """Fit on raw features (n, channels·positions) with the given rule and its cost."""
+    check(features, labels, classes, shape)
+    channels, positions = shape
+    source = torch.from_numpy(np.asarray(features, dtype=np.float32))
+    mean = np.zeros(channels * positions)
+    if rule.mean_share > 0:
+        mean = whitening.release_mean(
+            exact_sums.quantize(source, whitening.MEAN_BOUND), cost.mu_mean, bits
+        )
+    change = whitening.identity(mean, channels, positions)
+    if rule.moment_share > 0:
+        centred = exact_sums.quantize(
+            source - torch.from_numpy(mean).float(), whitening.centred_bound(mean)
+        )
+        moments = whitening.release_moments(
+            centred, mean, channels, positions, cost.mu_moments, bits
+        )
+        del centred
+        change = whitening.transform(moments, len(labels), rule.ridge, rule.width)
+    rows = transformed(source, change)
+    log_prior = public_log_prior(labels, classes)
+    weights = noisy_gd.descend(
+        rows,
+        torch.from_numpy(labels),
+        torch.from_numpy(log_prior).float(),
+        rule.schedule,
+        cost.noise_multiplier,
+        bits,
+        on_step,
+    )
+    raw, offset = change.fold(weights)
+    return Fitted(raw, offset + log_prior, cost, rule)
+
+
+def transformed(source: torch.Tensor, change: whitening.Transform) -> exact_sums.Rows:
+    """All rows, whitened and quantised, block by block."""
+    integers = torch.empty(len(source), len(change.kept), dtype=torch.float32)
+    norms = torch.empty(len(source), dtype=torch.float64)
+    for first in range(0, len(source), exact_sums.BLOCK):
+        where = slice(first, first + exact_sums.BLOCK)
+        block = change.apply(source[where])
+        norms[where] = exact_sums.quantize(block, ROW_BOUND, out=integers[where]).norms
+    return exact_sums.Rows(integers, norms, ROW_BOUND)
+
+
+def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
+    """log of the class shares with one record added to each: labels are public, so it is free."""
+    counts = np.bincount(labels, minlength=classes) + 1.0
+    return np.asarray(np.log(counts / counts.sum()))
+
+
+def check(
+    features: NDArray[Any], labels: NDArray[np.int64], classes: int, shape: tuple[int, int]
+) -> None:
+    """Refuse what cannot be trained on, before anything is spent."""
+    if features.ndim != 2 or features.shape[1] != shape[0] * shape[1]:
+        raise ValueError(
+            f"the features have shape {features.shape}, not (records, {shape[0] * shape[1]})"
+        )
+    if len(features) != len(labels) or len(labels) < 1:
+        raise ValueError(f"{len(features)} feature rows but {len(labels)} labels; they must match")
+    if classes < 2 or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, two classes or more")
+    blocks = range(0, len(features), 8192)
+    if not all(np.isfinite(features[first : first + 8192]).all() for first in blocks):
+        raise ValueError("some features are NaN or infinite; clean the inputs or change the map")

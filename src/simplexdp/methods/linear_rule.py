@@ -1,0 +1,75 @@
+"""Which steps, clip, rate and shares of the budget? Chosen by rule from public numbers.
+
+Everything here is a function of n, d, the number of classes and μ, never of an accuracy. In
+whitened features of expected norm 1, T steps of rate η at noise multiplier σ = √T/μ add noise
+of η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps
+drops out, and what is chosen is the horizon. See docs/certified.md for what was looked at while
+the constants were set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from simplexdp.methods.noisy_gd import Schedule
+
+MEAN_SHARE = 0.02
+MOMENT_SHARE = 0.08
+CLIP = 0.5
+# Logit noise H·clip/(n·μ) that the horizon aims at.
+LOGIT_NOISE = 1.0
+LARGEST_RATE = 300.0
+FEWEST_STEPS, MOST_STEPS = 40, 200
+# The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
+RIDGE = 5.0
+WIDTH = 4096
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a run uses; shares are of μ², and what is left is for the steps."""
+
+    schedule: Schedule
+    mean_share: float
+    moment_share: float
+    ridge: float
+    width: int
+
+    def __post_init__(self) -> None:
+        if min(self.mean_share, self.moment_share) < 0 or not self.step_share > 0:
+            raise ValueError("the shares of mean and moments must leave a part for the steps")
+
+    @property
+    def step_share(self) -> float:
+        return 1.0 - self.mean_share - self.moment_share
+
+
+def choose(
+    records: int,
+    mu: float,
+    *,
+    steps: int | None = None,
+    clip: float | None = None,
+    lr: float | None = None,
+    mean_share: float = MEAN_SHARE,
+    moment_share: float = MOMENT_SHARE,
+    ridge: float | None = None,
+) -> Rule:
+    """The rule, with whatever the user fixed instead."""
+    clip = CLIP if clip is None else clip
+    if not (clip > 0 and math.isfinite(clip)):
+        raise ValueError(f"the clip is {clip}; it must be positive")
+    horizon = LOGIT_NOISE * records * mu / clip
+    if steps is None:
+        wanted = horizon / LARGEST_RATE if lr is None else horizon / lr
+        steps = int(min(max(math.ceil(wanted), FEWEST_STEPS), MOST_STEPS))
+    if lr is None:
+        lr = min(horizon / steps, LARGEST_RATE)
+    return Rule(
+        Schedule(steps, clip, lr),
+        mean_share,
+        moment_share,
+        RIDGE / mu if ridge is None else ridge,
+        WIDTH,
+    )

@@ -1,0 +1,86 @@
+"""Can this network be trained on this data? Asked before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+PROBE = 2
+
+
+def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
+    """Refuses a model that does not map (n, *input_shape) to finite logits (n, classes).
+
+    A batch of zeros goes through it in training and in evaluation mode. The model's modes and
+    buffers, and torch's random state, are afterwards what they were.
+    """
+    batch = torch.zeros((PROBE, *input_shape), device=_device(model))
+    wanted = (PROBE, classes)
+    for training in (True, False):
+        output = _probe(model, batch, training)
+        if not isinstance(output, torch.Tensor):
+            raise ValueError(f"the model gives a {type(output).__name__}, not a tensor of logits")
+        if tuple(output.shape) != wanted:
+            raise ValueError(
+                f"the model's output has shape {tuple(output.shape)} for {PROBE} inputs of shape "
+                f"{tuple(input_shape)}, wanted {wanted}: its last layer must have {classes} outputs"
+            )
+        if not bool(torch.isfinite(output).all()):
+            raise ValueError("the model gives NaN or infinite logits on an input of zeros")
+
+
+def has_batch_norm(model: nn.Module) -> bool:
+    """Whether some layer is a batch normalisation, which couples the records of a batch."""
+    return any(isinstance(module, _BatchNorm) for module in model.modules())
+
+
+def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
+    """Whether, in training, one record's logits move when another record of its batch changes.
+
+    This finds couplings that `has_batch_norm` cannot see, such as a functional batch_norm inside
+    a user's forward. It is a probe at one point: True is a proof, False is not.
+    """
+    generator = torch.Generator().manual_seed(0)
+    batch = torch.randn((4, *input_shape), generator=generator).to(_device(model))
+    other = batch.clone()
+    other[1:] = 1.0 - 2.0 * other[1:]
+    first, second = (_probe(model, x, training=True)[0] for x in (batch, other))
+    return not torch.allclose(first, second, rtol=1e-4, atol=1e-6)
+
+
+def _device(model: nn.Module) -> torch.device:
+    parameter = next(model.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _probe(model: nn.Module, batch: torch.Tensor, training: bool) -> torch.Tensor:
+    """The output on `batch`, with every call seeing the same random state."""
+    with _unchanged(model), torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
+        model.train(training)
+        try:
+            output: torch.Tensor = model(batch)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise ValueError(
+                f"the model cannot take inputs of shape {tuple(batch.shape[1:])}: {reason}"
+            ) from error
+    return output
+
+
+@contextmanager
+def _unchanged(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, saved in buffers:
+                buffer.copy_(saved)

@@ -1,0 +1,146 @@
+"""How does ε move with r, α, q, T and the number of classes? A chart for people.
+
+No accountant depends on the number of classes, by design: between two vertices of the simplex the
+other coordinates cancel from the likelihood ratio, so the last panel is flat.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from simplexdp.accounting import ACCOUNTANTS, account
+
+NAMES = ("theorem1", "exact", "pld", "visible")
+_COLORS = {"theorem1": "#1b6ca8", "exact": "#d1495b", "pld": "#2e8b57", "visible": "#7a5195"}
+_MARKS = {"theorem1": "o", "exact": "s", "pld": "^", "visible": "D"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """ε by one accountant over one parameter; not a number where it refuses."""
+
+    accountant: str
+    parameter: str
+    values: tuple[float, ...]
+    epsilon: tuple[float, ...]
+
+
+def _figure(name: str, setting: dict[str, float], delta: float) -> float:
+    try:
+        return account(
+            name,
+            r=setting["r"],
+            alpha=setting["alpha"],
+            sample_rate=setting["sample_rate"],
+            steps=round(setting["steps"]),
+            delta=delta,
+        ).epsilon
+    except ValueError:
+        return math.nan  # outside what the accountant covers: a gap in the curve
+
+
+def curves(
+    *,
+    r: float = 0.235,
+    alpha: float = 3.0,
+    sample_rate: float = 0.005,
+    steps: int = 20_000,
+    delta: float = 1e-5,
+    points: int = 9,
+) -> list[Curve]:
+    """ε by every accountant, each parameter in turn moved around the setting given."""
+    setting: dict[str, float] = {
+        "r": r,
+        "alpha": alpha,
+        "sample_rate": sample_rate,
+        "steps": float(steps),
+    }
+    for name in NAMES:
+        account(name, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    spans = {
+        "r": (r / 8.0, min(4.0 * r, 0.95 * alpha)),
+        "alpha": (max(alpha / 8.0, 1.05 * r), 8.0 * alpha),
+        "sample_rate": (sample_rate / 16.0, min(8.0 * sample_rate, 0.5)),
+        "steps": (max(1.0, steps / 64.0), 4.0 * steps),
+    }
+    found = []
+    for parameter, (low, high) in spans.items():
+        values = tuple(float(value) for value in np.geomspace(low, high, points))
+        for name in NAMES:
+            figures = tuple(_figure(name, setting | {parameter: v}, delta) for v in values)
+            found.append(Curve(name, parameter, values, figures))
+    classes = (2.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+    for name in NAMES:
+        flat = _figure(name, setting, delta)
+        found.append(Curve(name, "classes", classes, (flat,) * len(classes)))
+    return found
+
+
+_LABELS = {
+    "r": "r",
+    "alpha": "α",
+    "sample_rate": "sampling rate q",
+    "steps": "steps T",
+    "classes": "number of classes (no accountant depends on it)",
+}
+
+
+def plot_accountants(
+    path: str | Path,
+    *,
+    r: float = 0.235,
+    alpha: float = 3.0,
+    sample_rate: float = 0.005,
+    steps: int = 20_000,
+    delta: float = 1e-5,
+) -> Path:
+    """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
+    path = Path(path)
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"the chart is written as .png, .svg or .pdf, got {path.name!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for the chart; make it first")
+    found = curves(r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13.0, 7.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 3).flatten()
+    for panel, parameter in zip(axes, _LABELS, strict=False):
+        for curve in (c for c in found if c.parameter == parameter):
+            known = ACCOUNTANTS[curve.accountant]
+            panel.plot(
+                curve.values,
+                curve.epsilon,
+                color=_COLORS[curve.accountant],
+                marker=_MARKS[curve.accountant],
+                markersize=4,
+                label=f"{curve.accountant}: {known.title}"
+                + ("" if known.proved else " (dominance verified, not proved)"),
+            )
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel(_LABELS[parameter])
+        panel.set_ylabel("ε of the draws")
+        panel.grid(visible=True, which="major", alpha=0.3)
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[5].axis("off")
+    axes[5].legend(handles, labels, loc="upper left", frameon=False, fontsize=8)
+    axes[5].text(
+        0.02,
+        0.35,
+        f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}\n\n"
+        "These figures bound the draws.\nNone covers the released weights.",
+        transform=axes[5].transAxes,
+        fontsize=9,
+        verticalalignment="top",
+    )
+    figure.suptitle("What the Dirichlet draws cost, by accountant")
+    figure.savefig(path, dpi=130)
+    return path

@@ -1,0 +1,76 @@
+"""Dirichlet events beside dp-accounting's own in one accountant."""
+
+from __future__ import annotations
+
+import dp_accounting
+import pytest
+from dp_accounting import NeighboringRelation, UnsupportedEventError
+
+from simplexdp.accounting import account
+from simplexdp.accounting.events import (
+    DirichletDpEvent,
+    SimplexAccountant,
+    VisiblySampledDpEvent,
+    compose_epsilon,
+    dirichlet_event,
+)
+from simplexdp.accounting.gaussian import gaussian_epsilon
+
+RUN = {"r": 0.4, "alpha": 3.0, "sample_rate": 0.01}
+
+
+@pytest.mark.parametrize(("participation", "name"), [("hidden", "pld"), ("visible", "visible-pld")])
+def test_one_run_is_the_pld_figure(participation, name):
+    event = dirichlet_event(**RUN, steps=2000, participation=participation)
+    figure = account(name, **RUN, steps=2000, delta=1e-5).epsilon
+    assert compose_epsilon([event], 1e-5) == pytest.approx(figure, rel=0.01)
+
+
+def test_two_halves_are_the_whole():
+    halves = [dirichlet_event(**RUN, steps=1000)] * 2
+    whole = compose_epsilon([dirichlet_event(**RUN, steps=2000)], 1e-5)
+    assert compose_epsilon(halves, 1e-5) == pytest.approx(whole, rel=5e-3)
+
+
+def test_a_gaussian_event_alone_is_the_closed_form():
+    figure = compose_epsilon([dp_accounting.GaussianDpEvent(2.0)], 1e-5)
+    assert figure == pytest.approx(gaussian_epsilon(0.5, 1e-5), rel=1e-3)
+
+
+def test_mixed_events_cost_more_than_each_and_less_than_the_sum():
+    run = dirichlet_event(**RUN, steps=2000)
+    other = dp_accounting.GaussianDpEvent(4.0)
+    parts = [compose_epsilon([event], 1e-5) for event in (run, other)]
+    both = compose_epsilon([run, other], 1e-5)
+    assert max(parts) < both < sum(parts)
+
+
+def test_nothing_costs_nothing():
+    assert compose_epsilon([], 1e-5) == 0.0
+
+
+def test_combinations_without_a_theorem_are_refused_with_the_reason():
+    draw = DirichletDpEvent(0.4, 3.0)
+    hidden = dp_accounting.PoissonSampledDpEvent(0.01, draw)
+    visible = VisiblySampledDpEvent(0.01, draw)
+    replace = SimplexAccountant(NeighboringRelation.REPLACE_ONE)
+    assert replace.supports(draw)
+    assert replace.supports(visible)
+    with pytest.raises(UnsupportedEventError, match="no theorem under"):
+        replace.compose(hidden)
+    with pytest.raises(UnsupportedEventError, match="presence"):
+        SimplexAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE).compose(visible)
+    with pytest.raises(UnsupportedEventError, match="strictly between"):
+        SimplexAccountant().compose(DirichletDpEvent(3.0, 3.0))
+
+
+def test_a_smaller_delta_than_it_was_made_for_is_refused():
+    accountant = SimplexAccountant(delta=1e-5).compose(DirichletDpEvent(0.4, 3.0), 3)
+    assert accountant.get_epsilon(1e-5) > 0
+    with pytest.raises(ValueError, match="smaller delta"):
+        accountant.get_epsilon(1e-9)
+
+
+def test_an_event_survives_its_named_tuple():
+    event = dirichlet_event(**RUN, steps=5)
+    assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event

@@ -1,0 +1,123 @@
+"""One step's loss distribution against closed forms, quadrature and dp-accounting's own grid."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting.pld import pld_pmf
+from scipy import special
+
+from simplexdp.accounting import loss_distribution as one
+
+SETTINGS = [(0.005, 0.235, 3.0), (0.3, 2.5, 3.0), (0.02, 0.05, 0.1), (0.9, 5.0, 40.0)]
+
+
+def vertex_delta(epsilon, r, alpha):
+    """The closed form: I_s(α, α+r) − e^ε I_s(α+r, α), s = σ(−ε/r)."""
+    s = special.expit(-epsilon / r)
+    return special.betainc(alpha, alpha + r, s) - math.exp(epsilon) * special.betainc(
+        alpha + r, alpha, s
+    )
+
+
+def sampled_delta(epsilon, q, r, alpha, add):
+    """∫ (upper − e^ε lower)_+ by mpmath, over t, split where the integrand turns."""
+    with mpmath.workdps(30):
+        a, rr, qq = mpmath.mpf(alpha), mpmath.mpf(r), mpmath.mpf(q)
+        beta = mpmath.beta(a + rr, a)
+
+        def integrand(x):
+            t, s = 1 / (1 + mpmath.exp(-x)), 1 / (1 + mpmath.exp(x))
+            jacobian = t * s
+            p = t ** (a + rr - 1) * s ** (a - 1) / beta
+            other = t ** (a - 1) * s ** (a + rr - 1) / beta
+            mixed = qq * p + (1 - qq) * other
+            upper, lower = (other, mixed) if add else (mixed, other)
+            return max(upper - mpmath.exp(epsilon) * lower, 0) * jacobian
+
+        sign = -1 if add else 1
+        inside = mpmath.expm1(sign * epsilon) / qq + 1
+        turn = mpmath.log(inside) / rr if inside > 0 else None
+        reach = 40 / a + 10
+        points = [-reach, 0, reach] if turn is None else sorted({-reach, turn, 0, reach})
+        return float(mpmath.quad(integrand, points, maxdegree=9))
+
+
+def hockey_stick(masses, interval, epsilon):
+    losses = (masses.lowest + np.arange(len(masses.mass))) * interval
+    return masses.infinity + float(
+        np.sum(masses.mass * np.maximum(0.0, -np.expm1(epsilon - losses)))
+    )
+
+
+@pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
+@pytest.mark.parametrize("add", [False, True])
+def test_pessimistic_and_optimistic_enclose_the_truth(q, r, alpha, add):
+    deviation = one.step_deviation(q, r, alpha)
+    low, high = one.loss_range(1e-12, q, r, alpha)
+    bounds = (-high, -low) if add else (low, high)
+    interval = deviation / 20
+    above = one.pessimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=add)
+    below = one.optimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=add)
+    for masses in (above, below):
+        assert masses.mass.sum() + masses.infinity == pytest.approx(1.0, abs=1e-12)
+        assert masses.mass.min() >= 0
+    for multiple in (-1.3, 0.0, 0.37, 2.1):
+        epsilon = multiple * deviation
+        truth = sampled_delta(epsilon, q, r, alpha, add)
+        assert hockey_stick(below, interval, epsilon) <= truth + 1e-11
+        assert truth <= hockey_stick(above, interval, epsilon) + 1e-11
+        assert hockey_stick(above, interval, epsilon) <= truth + 0.01 * deviation
+        assert hockey_stick(below, interval, epsilon) >= truth - 0.02 * deviation
+
+
+@pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
+def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha):
+    """On grid points the pessimistic curve is the curve itself: q·δ(ε') for 'remove'."""
+    interval = one.step_deviation(q, r, alpha) / 5
+    bounds = one.loss_range(1e-12, q, r, alpha)
+    masses = one.pessimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=False)
+    for k in (0, 1, 3, 7):
+        inner = math.log1p(math.expm1(k * interval) / q)
+        expected = q * vertex_delta(inner, r, alpha)
+        assert hockey_stick(masses, interval, k * interval) == pytest.approx(expected, rel=1e-8)
+
+
+def test_masses_against_dp_accountings_connect_the_dots():
+    q, r, alpha, interval = 0.2, 1.0, 3.0, 0.01
+    masses = one.pessimistic((-0.3, 2.0), interval, sample_rate=q, r=r, alpha=alpha, add=False)
+    k = masses.lowest + np.arange(len(masses.mass))
+    deltas = []
+    for loss in k * interval:
+        inside = 1 + math.expm1(loss) / q
+        deltas.append(
+            q * vertex_delta(math.log(inside), r, alpha) if inside > 0 else -math.expm1(loss)
+        )
+    peer = pld_pmf.create_pmf_pessimistic_connect_dots(interval, k, deltas)
+    for epsilon in (-0.1, 0.0, 0.123, 0.5, 1.0):
+        assert hockey_stick(masses, interval, epsilon) == pytest.approx(
+            peer.get_delta_for_epsilon(epsilon), rel=1e-6, abs=1e-12
+        )
+
+
+def test_far_tails_of_small_alpha_keep_their_mass():
+    """At α = 0.01 a quarter of the mass of a tail lies beyond what a float t can hold."""
+    r, alpha, edge = 0.009, 0.01, 0.009 * 700.0
+    p, _ = one.vertex_masses(np.array([edge, math.inf]), r, alpha)
+    with mpmath.workdps(30):
+        a, b = mpmath.mpf(alpha), mpmath.mpf(alpha) + mpmath.mpf(r)
+        u = mpmath.exp(-mpmath.mpf(edge) / mpmath.mpf(r))
+        expected = mpmath.betainc(a, b, 0, u, regularized=True)
+    assert p[0] == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
+def test_the_range_leaves_out_no_more_than_its_share(q, r, alpha):
+    low, high = one.loss_range(1e-9, q, r, alpha)
+    masses = one.pessimistic(
+        (low, high), (high - low) / 100, sample_rate=q, r=r, alpha=alpha, add=False
+    )
+    assert masses.infinity <= 1e-9

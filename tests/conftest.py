@@ -1,0 +1,78 @@
+"""What the tests share: a small data set and a way to call the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from simplexdp import data
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def blobs() -> data.Dataset:
+    """Three well separated Gaussian blobs, 300 training records of 5 numbers each."""
+    rng = np.random.default_rng(0)
+    centres = 2.0 * rng.normal(size=(3, 5))
+
+    def split(records: int) -> data.Split:
+        labels = np.arange(records) % 3
+        inputs = centres[labels] + rng.normal(size=(records, 5))
+        return data.Split(inputs.astype(np.float32), labels.astype(np.int64))
+
+    return data.Dataset("blobs", split(300), split(150), None, ("a", "b", "c"))
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `simplexdp …` in a folder of its own."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "simplexdp", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def succeed(command: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Run `simplexdp … --json`, which must succeed, and return what it prints."""
+
+    def call(*arguments: str) -> dict[str, Any]:
+        done = command(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        record: dict[str, Any] = json.loads(done.stdout)
+        return record
+
+    return call
+
+
+@pytest.fixture
+def fail(command: Callable[..., Any]) -> Callable[..., str]:
+    """Run `simplexdp …`, which must fail with exit code 2 and one line; returns the line."""
+
+    def call(*arguments: str) -> str:
+        done = command(*arguments)
+        assert done.returncode == 2, done.stderr
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) == 1, done.stderr
+        assert done.stdout == ""
+        return lines[0]
+
+    return call

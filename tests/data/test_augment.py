@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simplexdp.data.augment import augment
+
+BOTH = ("random_crop", "horizontal_flip")
+
+
+def one_by_one(
+    batch: torch.Tensor, names: tuple[str, ...], rng: np.random.Generator
+) -> torch.Tensor:
+    """The oracle: each image by slicing, with the same draws in the same order."""
+    n, channels, height, width = batch.shape
+    top, left = np.full(n, 4), np.full(n, 4)
+    if "random_crop" in names:
+        top, left = (offsets[:, 0] for offsets in rng.integers(0, 9, size=(2, n, 1)))
+    flip = rng.random((n, 1))[:, 0] < 0.5 if "horizontal_flip" in names else np.zeros(n, bool)
+    images = []
+    for i in range(n):
+        canvas = torch.zeros((channels, height + 8, width + 8), dtype=batch.dtype)
+        canvas[:, 4 : 4 + height, 4 : 4 + width] = batch[i]
+        window = canvas[:, top[i] : top[i] + height, left[i] : left[i] + width]
+        images.append(torch.flip(window, dims=(2,)) if flip[i] else window)
+    return torch.stack(images)
+
+
+def pictures(n: int, channels: int, height: int, width: int) -> torch.Tensor:
+    shape = (n, channels, height, width)
+    return torch.from_numpy(np.random.default_rng(1).integers(1, 256, shape, dtype=np.uint8))
+
+
+@pytest.mark.parametrize("names", [BOTH, BOTH[:1], BOTH[1:], BOTH[::-1], ()])
+@pytest.mark.parametrize("shape", [(7, 3, 32, 32), (5, 1, 28, 28), (3, 2, 6, 9), (1, 1, 1, 1)])
+def test_agrees_with_a_loop_over_the_images(
+    names: tuple[str, ...], shape: tuple[int, int, int, int]
+) -> None:
+    batch = pictures(*shape)
+    got = augment(batch, names, np.random.default_rng(5))
+    wanted = one_by_one(batch, names, np.random.default_rng(5))
+    assert got.dtype == torch.uint8
+    assert torch.equal(got, wanted)
+
+
+def test_float_images_keep_their_type() -> None:
+    batch = pictures(4, 3, 8, 8).double()
+    got = augment(batch, BOTH, np.random.default_rng(0))
+    assert got.dtype == torch.float64
+    assert torch.equal(got, one_by_one(batch, BOTH, np.random.default_rng(0)))
+
+
+def test_the_given_batch_is_left_alone() -> None:
+    batch = pictures(4, 3, 8, 8)
+    before = batch.clone()
+    augment(batch, BOTH, np.random.default_rng(0))
+    assert torch.equal(batch, before)
+
+
+def test_every_window_and_both_directions_are_equally_likely() -> None:
+    # One bright pixel in the middle of 9×9: where it lands tells the offset; a marker beside it
+    # tells the direction. 81·2 cells, 32,400 images: mean 200 a cell, six standard deviations is
+    # 84.6, so each cell fails with probability below 4e-9 and any of 162 below 1e-6.
+    n = 32_400
+    batch = torch.zeros((n, 2, 9, 9), dtype=torch.uint8)
+    batch[:, 0, 4, 4] = 1
+    batch[:, 1, :, :] = torch.arange(1, 10, dtype=torch.uint8)
+    got = augment(batch, BOTH, np.random.default_rng(11))
+    place = got[:, 0].reshape(n, 81).argmax(dim=1)
+    # Channel 1 grows along the row, up to the padding's zeros; flipped, it falls.
+    steps = got[:, 1].to(torch.int64).diff(dim=2)
+    flipped = (steps == -1).sum(dim=(1, 2)) > (steps == 1).sum(dim=(1, 2))
+    counts = np.bincount((place * 2 + flipped).numpy(), minlength=162)
+    assert counts.size == 162
+    assert np.abs(counts - 200).max() < 85
+
+
+def test_an_empty_batch_passes() -> None:
+    batch = torch.zeros((0, 3, 32, 32), dtype=torch.uint8)
+    assert augment(batch, BOTH, np.random.default_rng(0)).shape == batch.shape
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'cutout'.*random_crop or horizontal_flip"):
+        augment(pictures(1, 1, 8, 8), ("cutout",), np.random.default_rng(0))
+
+
+def test_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"need images.*shape \(5,\)"):
+        augment(torch.zeros((3, 5)), ("random_crop",), np.random.default_rng(0))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpu_gives_the_same() -> None:
+    batch = pictures(6, 3, 32, 32)
+    on_gpu = augment(batch.cuda(), BOTH, np.random.default_rng(2)).cpu()
+    assert torch.equal(on_gpu, augment(batch, BOTH, np.random.default_rng(2)))

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from simplexdp import data
+from simplexdp.data.split import stratified_split
+
+SECRET = "987654.321"
+
+
+def columns(records: int = 40) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(3)
+    return {
+        "age": rng.integers(0, 150, records).tolist(),
+        "sex": [("f", "m")[k % 2] for k in range(records)],
+        "income": rng.normal(10, 5, records).tolist(),
+        "target": [("no", "yes")[k % 4 == 0] for k in range(records)],
+    }
+
+
+def write(path: Path, content: dict[str, list[Any]]) -> Path:
+    table = pa.table(content)
+    if path.suffix == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    else:
+        pyarrow.parquet.write_table(table, path)
+    return path
+
+
+DECLARED = {
+    "label": "target",
+    "bounds": ["age=0:120", "income=-10:30"],
+    "categories": "sex=f|m",
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_is_scaled_and_encoded_by_the_given_rules(tmp_path: Path, suffix: str) -> None:
+    content = columns()
+    dataset = data.load(write(tmp_path / f"t{suffix}", content), **DECLARED)
+    assert dataset.class_names == ("no", "yes")
+    assert (len(dataset.train), len(dataset.test)) == (32, 8)
+    assert dataset.input_shape == (4,)
+    assert dataset.train.inputs.dtype == np.float32
+    assert dataset.computed_from_data == ()
+    assert np.bincount(dataset.test.labels).tolist() == [6, 2]
+    expected = {
+        (
+            np.float32(min(a, 120) / 60 - 1),
+            np.float32(s == "f"),
+            np.float32(s == "m"),
+            round((min(max(i, -10), 30) + 10) / 20 - 1, 4),
+            int(t == "yes"),
+        )
+        for a, s, i, t in zip(*content.values(), strict=True)
+    }
+    actual = {
+        (x[0], x[1], x[2], round(float(x[3]), 4), int(y))
+        for split in (dataset.train, dataset.test)
+        for x, y in zip(split.inputs, split.labels, strict=True)
+    }
+    assert actual == expected
+
+
+def test_csv_and_parquet_give_the_same_data(tmp_path: Path) -> None:
+    both = [
+        data.load(write(tmp_path / f"t{s}", columns()), **DECLARED) for s in (".csv", ".parquet")
+    ]
+    assert np.array_equal(both[0].train.inputs, both[1].train.inputs)
+    assert np.array_equal(both[0].test.labels, both[1].test.labels)
+
+
+def test_a_column_without_a_rule_is_refused_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", columns())
+    with pytest.raises(ValueError, match=r"2 columns have neither .*\(age, income\)"):
+        data.load(path, label="target", categories="sex=f|m")
+
+
+def test_public_columns_are_computed_from_training_records_and_named(tmp_path: Path) -> None:
+    content = columns()
+    for suffix in (".csv", ".parquet"):
+        dataset = data.load(
+            write(tmp_path / f"t{suffix}", content),
+            label="target",
+            bounds="income=-10:30",
+            public_columns="age,sex",
+        )
+        assert dataset.computed_from_data == (
+            "the bounds of column age (minimum and maximum of the training records)",
+            "the categories of column sex (those of the training records)",
+        )
+        ages = dataset.train.inputs[:, 0]
+        assert (ages.min(), ages.max()) == (-1.0, 1.0)
+        assert dataset.input_shape == (5,), "age, f, m, any other, income"
+
+
+def test_public_bounds_do_not_read_the_test_records(tmp_path: Path) -> None:
+    content = columns()
+    content["age"][0] = 10_000
+    labels = np.array([t == "yes" for t in content["target"]], dtype=np.int64)
+    seed = next(s for s in range(100) if 0 in stratified_split(labels, 8, s)[1])
+    dataset = data.load(
+        write(tmp_path / "t.csv", content), label="target", public_columns="*", split_seed=seed
+    )
+    assert dataset.train.inputs[:, 0].max() == 1.0
+    assert dataset.test.inputs[:, 0].max() == 1.0, "clipped"
+
+
+def test_bounds_do_not_depend_on_a_record_that_is_not_public(tmp_path: Path) -> None:
+    """With given bounds one record's value changes that record's features and nothing else."""
+    content = columns()
+    first = data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    content["income"][0] = 1e6
+    second = data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    changed = np.concatenate(
+        [
+            (getattr(first, s).inputs != getattr(second, s).inputs).any(axis=1)
+            for s in ("train", "test")
+        ]
+    )
+    assert changed.sum() == 1
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_missing_values_are_refused_by_count_and_name_alone(tmp_path: Path, suffix: str) -> None:
+    content = columns()
+    content["income"] = [None if k in (3, 5) else v for k, v in enumerate(content["income"])]
+    with pytest.raises(ValueError, match=r"column income has [12] missing"):
+        data.load(write(tmp_path / f"t{suffix}", content), **DECLARED)
+    content = columns()
+    content["sex"] = [None, *content["sex"][1:]]
+    with pytest.raises(ValueError, match="column sex has 1 missing"):
+        data.load(write(tmp_path / f"t{suffix}", content), **DECLARED)
+
+
+def refusal(path: Path, **options: Any) -> str:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        data.load(path, **options)
+    chain: list[str] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        chain.append(str(error))
+        # What a traceback would print: the cause, or the context unless it is suppressed.
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return " ".join(chain)
+
+
+def test_no_message_shows_a_private_value(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    ragged = f"age,target\n1,a\n{SECRET},b,c\n" * 2
+    for text in (ragged, f"age,target\n1,a\nx{SECRET},b\n" * 4):
+        path.write_text(text)
+        assert SECRET not in refusal(path, label="target", bounds="age=0:1")
+    path.write_text("age,target\n" + f"{SECRET},a\n{SECRET},b\n" * 4)
+    message = refusal(path, label="target", categories="age=1|2")
+    assert "values outside its categories" in message
+    assert SECRET not in message
+
+
+def test_the_star_category_takes_all_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", columns())
+    options = {**DECLARED, "categories": "sex=f|*"}
+    assert data.load(path, **options).input_shape == (4,)
+    with pytest.raises(ValueError, match=r"column sex has [0-9]+ of [0-9]+ values outside"):
+        data.load(path, **{**DECLARED, "categories": "sex=f|x"})
+
+
+def test_a_test_table_of_its_own(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.csv", columns())
+    test = write(tmp_path / "test.csv", columns(12))
+    dataset = data.load(train, test=test, **DECLARED)
+    assert (len(dataset.train), len(dataset.test)) == (40, 12)
+    assert "tested on test.csv" in dataset.provenance[0]
+    strange = {**columns(12), "target": ["maybe"] * 12}
+    with pytest.raises(ValueError, match="class 'maybe', which the training data lacks"):
+        data.load(train, test=write(tmp_path / "other.csv", strange), **DECLARED)
+    fewer = {k: v for k, v in columns(12).items() if k != "age"}
+    with pytest.raises(ValueError, match="lacks the column age"):
+        data.load(train, test=write(tmp_path / "fewer.csv", fewer), **DECLARED)
+    with pytest.raises(ValueError, match="does not exist"):
+        data.load(train, test=tmp_path / "none.csv", **DECLARED)
+
+
+def test_mistakes_in_the_declarations_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", columns())
+    with pytest.raises(ValueError, match="name its label column"):
+        data.load(path)
+    with pytest.raises(ValueError, match=r"no column 'y'.*it has age, sex"):
+        data.load(path, label="y")
+    with pytest.raises(ValueError, match="no column agee in the table"):
+        data.load(path, label="target", bounds="agee=0:1")
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        data.load(path, test_fraction=1.5, **DECLARED)
+
+
+def test_labels_that_are_no_classes_are_refused(tmp_path: Path) -> None:
+    content = {**columns(), "target": [0.1 * k for k in range(40)]}
+    with pytest.raises(ValueError, match="no classification label"):
+        data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    content["target"] = ["one"] * 40
+    with pytest.raises(ValueError, match="1 class: a classifier needs at least two"):
+        data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    content["target"] = ["one"] * 39 + ["two"]
+    with pytest.raises(ValueError, match="a class has a single record"):
+        data.load(write(tmp_path / "t.csv", content), **DECLARED)
+
+
+def test_numeric_labels_are_ordered_as_numbers(tmp_path: Path) -> None:
+    content = {**columns(), "target": [k % 12 for k in range(40)]}
+    dataset = data.load(write(tmp_path / "t.parquet", content), **DECLARED)
+    assert dataset.class_names == tuple(str(k) for k in range(12))
+
+
+def test_booleans_have_their_range_by_type(tmp_path: Path) -> None:
+    content = {"flag": [k % 3 == 0 for k in range(40)], "target": columns()["target"]}
+    dataset = data.load(write(tmp_path / "t.parquet", content), label="target")
+    assert set(np.unique(dataset.train.inputs)) == {-1.0, 1.0}
+    assert dataset.computed_from_data == ()

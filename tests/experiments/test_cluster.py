@@ -1,0 +1,109 @@
+"""The sweep on Ray: a worker is killed in the middle, nothing is lost and nothing runs twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from simplexdp.experiments import cluster, records, sweep
+from simplexdp.settings import Settings
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `cluster`)")
+
+# In every worker: checkpoints often, and a line for each process that trains a key.
+SETUP = """
+import os
+from simplexdp import methods, training
+training.SECONDS_BETWEEN_CHECKPOINTS = 0.05
+original = methods.run
+
+def run(settings, out, **options):
+    with open(os.path.join(os.environ["TRACE"], out.name), "a") as file:
+        file.write(f"{os.getpid()} {options['resume']}\\n")
+    return original(settings, out, **options)
+
+methods.run = run
+"""
+
+
+def set_up() -> None:
+    exec(SETUP, {})
+
+
+@pytest.fixture
+def two_workers(tmp_path):
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=80_000_000,
+        runtime_env={
+            "env_vars": {"TRACE": str(trace), "OMP_NUM_THREADS": "1"},
+            "worker_process_setup_hook": set_up,
+        },
+    )
+    yield trace
+    ray.shutdown()
+
+
+def work(steps: tuple[int, ...]) -> list[sweep.Work]:
+    settings = [
+        Settings(data="digits", model="logistic", batch_size=8, steps=n, seed=0) for n in steps
+    ]
+    return [sweep.Work(f"key-{s.steps}", "small", f"{s.steps} steps", s) for s in settings]
+
+
+def kill_the_worker_of(key: str, trace: Path, run_root: Path) -> None:
+    """Wait until the run has a checkpoint with steps in it, then kill -9 its process."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (run_root / key / "metrics.jsonl").exists():
+            os.kill(int((trace / key).read_text().split()[0]), signal.SIGKILL)
+            return
+        time.sleep(0.01)
+
+
+def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path):
+    todo = work((20_000, 500, 501))
+    run_root = tmp_path / "runs"
+    killer = threading.Thread(
+        target=kill_the_worker_of, args=("key-20000", two_workers, run_root), daemon=True
+    )
+    killer.start()
+    swept = cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
+    killer.join(timeout=5)
+    assert sorted(swept.finished) == sorted(w.label for w in todo), swept.failed
+    assert len(records.load(tmp_path / "results").records or [1]) >= 1
+    found = sorted((tmp_path / "results").rglob("*.json"))
+    assert len(found) == 3  # one record a run
+    begun = {p.name: p.read_text().splitlines() for p in two_workers.iterdir()}
+    assert [len(begun[f"key-{n}"]) for n in (500, 501)] == [1, 1]
+    killed = [line.split() for line in begun["key-20000"]]
+    assert [resumed for _, resumed in killed] == ["False", "True"]
+    assert killed[0][0] != killed[1][0]  # another process went on with it
+    lines = (run_root / "key-20000/metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 20_000
+    # A second sweep over the same folders trains nothing.
+    cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
+    assert {p.name: p.read_text().splitlines() for p in two_workers.iterdir()} == begun
+
+    broken = sweep.Work("key-broken", "small", "broken", Settings(data="no-such-data", seed=0))
+    swept = cluster.sweep([broken], tmp_path / "results", run_root, seconds_each=[1.0])
+    assert "no-such-data" in swept.failed["broken"]
+    assert not list((tmp_path / "results").rglob("key-broken*"))
+
+
+def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(ValueError, match=r"pip install 'simplexdp\[cluster\]'"):
+        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0])

@@ -1,0 +1,106 @@
+"""The grid: it asks for the paper's runs, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from simplexdp import accounting
+from simplexdp.experiments import grid, identity, records
+from simplexdp.settings import Settings
+
+
+def column(name: str, row: str) -> dict[str, float]:
+    cells = [c for c in grid.experiment(name).cells if c.row == row]
+    return {c.column: c.published[0] for c in cells if c.published}
+
+
+def test_the_tables_of_the_paper_are_there():
+    # Typed from the paper's tables.
+    assert column("fashion-mnist", "Dirichlet, inception, lr 0.1") == {
+        "ε = 0.5": 81.02,
+        "ε = 1": 86.35,
+        "ε = 2": 91.13,
+        "ε = 4": 91.69,
+        "ε = ∞": 93.13,
+    }
+    assert column("svhn", "DP-SGD, resnet18, lr 0.1")["ε = 8"] == 86.75
+    assert column("cifar10", "Dirichlet, resnet18, lr auto")["ε = 1"] == 82.96
+    assert column("sampling-rate", "lr 0.1") == {
+        "q = 0.001": 89.41,
+        "q = 0.01": 82.94,
+        "q = 0.02": 71.18,
+        "q = 0.04": 56.49,
+    }
+    assert column("adam", "Adam, lr 0.001")["ε = 1"] == 86.78
+    derma = {c.column: c.published_validation for c in grid.experiment("dermamnist").cells[:4]}
+    assert derma["ε = 7.42"] == (76.49, 1.45)
+
+
+def test_the_learning_rate_figure_has_nine_alphas_and_covers_them_early():
+    cells = grid.experiment("learning-rate").cells
+    assert len({c.row for c in cells}) == 9
+    assert {len([c for c in cells if c.row == row]) for row in {c.row for c in cells}} == {11, 13}
+    first = cells[: len(cells) // 3]
+    assert {c.row for c in first} == {c.row for c in cells}
+    rates = [c.settings.lr for c in first if c.row == "α = 3"]
+    assert min(rates) == 0.05
+    assert max(rates) >= 3.0
+
+
+def test_a_run_has_one_home():
+    seen: dict[str, str] = {}
+    for name in grid.names():
+        for cell in grid.experiment(name).cells:
+            key = identity.cell(cell.settings)
+            assert key not in seen, f"{name} and {seen.get(key)} ask for the same run"
+            seen[key] = name
+            assert grid.home(cell.settings) == name
+
+
+def test_a_run_of_the_command_line_finds_its_home():
+    typed = Settings(
+        data="fashion-mnist",
+        model="inception",
+        norm="batch",
+        batch_size=250,
+        steps=9600,
+        epsilon=1,
+        lr=None,
+        seed=0,
+        threads=1,
+    )
+    assert grid.home(typed) == "fashion-mnist"
+    wanted = [c.settings for c in grid.experiment("fashion-mnist").cells]
+    assert identity.cell(typed) in {identity.cell(settings) for settings in wanted}
+    assert grid.home(dataclasses.replace(typed, steps=100)) == "fashion-mnist"
+    assert grid.home(Settings()) is None
+    assert records.UNLISTED not in grid.names()
+
+
+@pytest.mark.parametrize("name", ["sampling-rate", "learning-rate", "adam"])
+def test_every_point_of_a_study_can_be_calibrated_for_its_own_steps(name):
+    """Independent of the run: the cost of the calibrated r, at the cell's own schedule."""
+    for cell in grid.experiment(name).cells:
+        s = cell.settings
+        if not math.isfinite(s.epsilon):
+            assert s.method == "plain"
+            continue
+        schedule = {"alpha": s.alpha, "sample_rate": s.batch_size / 60_000, "steps": s.steps}
+        found = accounting.calibrate("theorem1", epsilon=s.epsilon, delta=1e-5, **schedule)
+        cost = accounting.account("theorem1", r=found.r, delta=1e-5, **schedule)
+        assert cost.epsilon <= s.epsilon
+        assert found.r > 0.01 * s.alpha
+
+
+def test_a_study_says_what_it_stands_for():
+    for name in ("learning-rate", "sampling-rate", "adam"):
+        assert "in the place of the paper's CIFAR10" in grid.experiment(name).notes[0]
+    assert "not a result on SVHN" in grid.experiment("svhn-part").notes[0]
+
+
+def test_an_unknown_table_lists_those_there_are():
+    with pytest.raises(ValueError, match=r"'fashion' \(closest: fashion-mnist\).*learning-rate"):
+        grid.experiment("fashion")

@@ -1,0 +1,126 @@
+"""Records: one a run, by its whole configuration, never across versions, never half written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from simplexdp import methods, runs
+from simplexdp.experiments import identity, records
+from simplexdp.settings import Settings
+
+SETTINGS = Settings(data="digits", model="logistic", batch_size=8, steps=20, seed=0)
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> runs.RunFolder:
+    return methods.run(SETTINGS, tmp_path / "run")[1]
+
+
+def test_a_record_says_what_was_run_and_what_came_out(finished, tmp_path):
+    path = records.import_run(finished.path, tmp_path / "results")
+    record = json.loads(path.read_text())
+    outcome = finished.configuration()["outcome"]
+    assert Settings.from_json(record["configuration"]) == SETTINGS
+    assert record["accuracy"] == outcome["accuracy"]
+    assert record["epsilon"] == outcome["epsilon"] <= 1.0
+    assert record["covers_weights"] is False
+    assert record["seconds"] > 0
+    assert record["versions"]["simplexdp"] == runs.version()
+    assert record["seed"] == 0
+    assert "load_digits" in record["provenance"][0]
+    assert str(tmp_path) not in path.read_text()  # nothing of where it was run
+
+
+def test_a_record_is_written_once(finished, tmp_path):
+    path = records.import_run(finished.path, tmp_path / "results")
+    before = path.stat().st_mtime_ns
+    assert records.import_run(finished.path, tmp_path / "results") == path
+    assert path.stat().st_mtime_ns == before
+    assert len(records.load(tmp_path / "results").records) == 1
+
+
+def test_an_unfinished_run_is_refused(tmp_path):
+    runs.RunFolder.create(tmp_path / "run", SETTINGS)
+    with pytest.raises(ValueError, match="not finished; go on with it"):
+        records.import_run(tmp_path / "run", tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="not a run folder"):
+        records.import_run(tmp_path, tmp_path / "results")
+
+
+def test_a_record_of_another_version_is_left_out_and_said(finished, tmp_path, monkeypatch):
+    records.import_run(finished.path, tmp_path / "results")
+    monkeypatch.setattr(runs, "version", lambda: "99.0")
+    loaded = records.load(tmp_path / "results")
+    assert loaded.records == ()
+    assert "of version 0.1.0, left out; this is 99.0" in loaded.left_out[0]
+    with pytest.raises(ValueError, match="different versions are not merged"):
+        records.import_run(finished.path, tmp_path / "other")
+
+
+def test_a_record_edited_by_hand_is_refused(finished, tmp_path):
+    path = records.import_run(finished.path, tmp_path / "results")
+    record = json.loads(path.read_text())
+    record["configuration"]["epsilon"] = 0.5
+    path.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="edited by hand"):
+        records.load(tmp_path / "results")
+    path.write_text("{")
+    with pytest.raises(ValueError, match="not valid JSON"):
+        records.load(tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epsilon", 2.0),
+        ("lr", 0.1),
+        ("seed", 1),
+        ("steps", 21),
+        ("accountant", "pld"),
+        ("norm", "none"),
+        ("data_options", {"allow_unverified": True}),
+        ("options", {"clip": 1.0}),
+    ],
+)
+def test_other_settings_have_another_key(field, value):
+    other = dataclasses.replace(SETTINGS, **{field: value})
+    assert identity.key(other) != identity.key(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("device", "cuda"), ("threads", 2), ("workers", 3), ("data_options", {"data_dir": "/data"})],
+)
+def test_where_it_runs_does_not_change_the_key(field, value):
+    other = dataclasses.replace(SETTINGS, **{field: value})
+    assert identity.key(other) == identity.key(SETTINGS)
+    assert identity.cell(other) == identity.cell(SETTINGS)
+
+
+def test_another_version_has_another_key():
+    assert identity.key(SETTINGS, "1") != identity.key(SETTINGS, "2")
+
+
+def test_training_without_privacy_has_no_budget():
+    plain = dataclasses.replace(SETTINGS, method="plain")
+    endless = dataclasses.replace(plain, epsilon=math.inf, alpha=1.0, accountant="pld")
+    assert identity.key(plain) == identity.key(endless)
+    assert identity.canonical(plain).epsilon == math.inf
+    # where the batch size is chosen by rule from the budget, the budget counts
+    by_rule = dataclasses.replace(plain, batch_size=None)
+    assert identity.key(by_rule) != identity.key(dataclasses.replace(by_rule, epsilon=2.0))
+
+
+def test_a_cell_is_filled_by_every_seed_and_every_copy_of_the_data():
+    other = dataclasses.replace(SETTINGS, seed=7, data_options={"allow_unverified": True})
+    assert identity.cell(other) == identity.cell(SETTINGS)
+    assert identity.cell(dataclasses.replace(SETTINGS, lr=0.1)) != identity.cell(SETTINGS)

@@ -1,0 +1,215 @@
+"""The sweep: runs what is missing, skips, resumes, survives failures, kills and a full disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simplexdp import methods, training
+from simplexdp.experiments import estimate, grid, records, reproduce, sweep
+from simplexdp.settings import Settings
+
+
+def go(work, tmp_path, **options):
+    options.setdefault("seconds_each", [1.0] * len(work))
+    return sweep.sweep(work, tmp_path / "results", tmp_path / "runs", **options)
+
+
+@pytest.fixture
+def listed(small, monkeypatch):
+    """The small experiment under its name."""
+    monkeypatch.setattr(grid, "_experiments", lambda: {"small": small})
+    return small
+
+
+def test_one_seed_of_every_cell_before_the_next(small):
+    work = sweep.work_of(small, seeds=2)
+    assert [w.settings.seed for w in work] == [0, 0, 0, 1, 1, 1]
+    assert len({w.key for w in work}) == 6
+
+
+def test_a_selection_and_settings_put_over_it(small):
+    work = sweep.work_of(small, epsilons=[4.0], over={"steps": 7})
+    assert [(w.settings.epsilon, w.settings.steps) for w in work] == [(4.0, 7)]
+    assert [w.label for w in sweep.work_of(small, only="PLAIN")] == ["plain, ε = ∞, seed 0"]
+    with pytest.raises(ValueError, match="its budgets are 1, 4, inf and its rows Dirichlet; plain"):
+        sweep.work_of(small, epsilons=[3.0])
+    with pytest.raises(ValueError, match="give 1 or more"):
+        sweep.work_of(small, seeds=0)
+
+
+def test_reproduce_runs_what_is_missing_and_then_nothing(listed, tmp_path, capsys):
+    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
+    first = reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    assert first["finished"] == ["Dirichlet, ε = 1, seed 0"]
+    assert "1 of 1 runs are missing" in capsys.readouterr().err
+    second = reproduce.reproduce("small", show_progress=False, **places)
+    assert second["skipped"] == first["finished"]
+    assert len(second["finished"]) == 2
+    assert second["estimated_seconds"] > 0
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    third = reproduce.reproduce("small", show_progress=False, **places)
+    assert (third["finished"], len(third["skipped"])) == ([], 3)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")} == before
+    assert "3 there already" in reproduce.text_of(third)
+    json.dumps(third, allow_nan=False)
+
+
+def test_results_of_another_version_are_made_again_and_said(listed, tmp_path, monkeypatch, capsys):
+    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
+    reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    for path in (tmp_path / "results").rglob("*.json"):
+        record = json.loads(path.read_text()) | {"version": "0.0.1"}
+        path.with_stem("0" * 16).write_text(json.dumps(record))
+        path.unlink()
+    again = reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    assert len(again["finished"]) == 1
+    assert "of version 0.0.1, left out" in capsys.readouterr().err
+
+
+def test_a_computed_table_is_written(tmp_path):
+    done = reproduce.reproduce("r-star-alpha", results=tmp_path)
+    assert {Path(f).name for f in done["files"]} == {
+        "r-star-alpha.json",
+        "r-star-alpha.md",
+        "r-star-alpha.tex",
+    }
+    assert "written:" in reproduce.text_of(done)
+
+
+def test_an_unknown_name_lists_all(tmp_path):
+    with pytest.raises(ValueError, match=r"'table 9'.*fashion-mnist.*r-star.*cost"):
+        reproduce.reproduce("table 9", results=tmp_path)
+
+
+def test_a_failed_run_is_reported_and_does_not_stop_the_rest(small, tmp_path):
+    work = sweep.work_of(small)
+    broken = dataclasses.replace(work[0].settings, model="no-such-network")
+    work[0] = dataclasses.replace(work[0], settings=broken)
+    swept = go(work, tmp_path)
+    assert len(swept.finished) == 2
+    assert "no-such-network" in swept.failed[work[0].label]
+    assert len(records.load(tmp_path / "results").records) == 2
+
+
+def test_a_full_disk_stops_the_sweep_and_keeps_what_is_done(small, tmp_path, monkeypatch):
+    work = sweep.work_of(small)
+    go(work[:1], tmp_path)
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="the disk is full; make room"):
+        go(work[1:], tmp_path)
+    monkeypatch.setattr(os, "fsync", real)
+    assert len(records.load(tmp_path / "results").records) == 1
+    assert len(go(work[1:], tmp_path).finished) == 2
+    assert len(records.load(tmp_path / "results").records) == 3
+
+
+def test_a_finished_folder_without_a_record_is_not_trained_again(small, tmp_path, monkeypatch):
+    work = sweep.work_of(small)[:1]
+    go(work, tmp_path)
+    (record,) = (tmp_path / "results").rglob("*.json")
+    content = record.read_bytes()
+    record.unlink()
+    monkeypatch.setattr(methods, "run", None)
+    go(work, tmp_path)
+    assert record.read_bytes() == content
+
+
+def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    endless = {"steps": 2_000_000, "evaluations": 1}
+    work = sweep.work_of(small, only="plain", over=endless)
+    began = time.monotonic()
+    swept = go(work, tmp_path, budget_minutes=2 / 60)
+    assert time.monotonic() - began < 60
+    assert swept.left == [work[0].label]
+    assert (tmp_path / "runs" / work[0].key / "checkpoint.safetensors").exists()
+    assert swept.finished == []
+
+
+def test_two_sweeps_do_not_make_the_same_run(small, tmp_path):
+    work = sweep.work_of(small)[:2]
+    with sweep.locked(tmp_path / "runs", work[0].key):
+        swept = go(work, tmp_path)
+    assert swept.elsewhere == [work[0].label]
+    assert swept.finished == [work[1].label]
+    assert go(work[:1], tmp_path).finished == [work[0].label]
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from simplexdp import training
+from simplexdp.experiments import sweep
+from simplexdp.settings import Settings
+training.SECONDS_BETWEEN_CHECKPOINTS = 0.05
+settings = Settings(data="digits", model="logistic", batch_size=8, steps=int(sys.argv[2]), seed=0)
+root = Path(sys.argv[1])
+sweep.sweep(
+    [sweep.Work("a-key", "small", "a label", settings)],
+    root / "results", root / "runs", seconds_each=[1.0],
+)
+"""
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
+    """A real process, really killed; the second one resumes and the weights are as without it."""
+    steps = "4000"
+    command = [sys.executable, "-c", CHILD, str(tmp_path), steps]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment)
+    folder = tmp_path / "runs/a-key"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if (folder / "metrics.jsonl").exists():
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / "checkpoint.safetensors").exists(), "it ended before it could be killed"
+    subprocess.run(command, env=environment, check=True)
+    settings = Settings(
+        data="digits", model="logistic", batch_size=8, steps=int(steps), seed=0
+    )
+    methods.run(settings, tmp_path / "whole")
+    whole, cut = (p / "model.safetensors" for p in (tmp_path / "whole", folder))
+    assert whole.read_bytes() == cut.read_bytes()
+    steps_seen = [json.loads(x)["step"] for x in (folder / "metrics.jsonl").read_text().split("\n") if x]
+    assert steps_seen == sorted(set(steps_seen))
+    assert len(list((tmp_path / "results").rglob("*.json"))) == 1
+
+
+def test_an_empty_folder_of_a_killed_run_is_no_obstacle(small, tmp_path):
+    work = sweep.work_of(small)[:1]
+    (tmp_path / "runs" / work[0].key).mkdir(parents=True)
+    assert go(work, tmp_path).finished == [work[0].label]
+
+
+def test_the_estimate_grows_with_the_steps_and_says_hours():
+    pace = estimate.Pace(step=0.5, evaluation=2.0)
+    assert pace.seconds(steps=100, evaluations=20) == pytest.approx(50 + 42)
+    assert pace.seconds(steps=3, evaluations=20) == pytest.approx(1.5 + 8)
+    assert estimate.total([30.0, 20.0]) == "50 seconds"
+    assert estimate.total([600.0]) == "10 minutes"
+    assert estimate.total([7200.0]) == "2.0 hours"
+
+
+def test_what_cannot_be_timed_is_named(small):
+    work = sweep.work_of(small)[:1]
+    broken = dataclasses.replace(work[0].settings, model="no-such-network")
+    seconds, failed = sweep.paces([dataclasses.replace(work[0], settings=broken)])
+    assert seconds == [0.0]
+    assert "no-such-network" in failed[work[0].label]

@@ -1,0 +1,55 @@
+"""The chart of the accountants."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from simplexdp.accounting import account
+from simplexdp.report.accountants import NAMES, curves, plot_accountants
+
+
+@pytest.fixture(scope="module")
+def found():
+    return curves(r=0.3, alpha=3.0, sample_rate=0.01, steps=300, points=3)
+
+
+def test_every_accountant_over_every_parameter(found):
+    assert {(c.accountant, c.parameter) for c in found} == {
+        (name, parameter)
+        for name in NAMES
+        for parameter in ("r", "alpha", "sample_rate", "steps", "classes")
+    }
+
+
+def test_curves_move_the_way_the_theorems_do(found):
+    for curve in found:
+        figures = [e for e in curve.epsilon if not math.isnan(e)]
+        assert figures
+        if curve.parameter == "classes":
+            assert len(set(figures)) == 1
+        elif curve.parameter == "alpha":
+            assert figures == sorted(figures, reverse=True)
+        else:
+            assert figures == sorted(figures)
+
+
+def test_a_point_is_the_accountants_figure(found):
+    curve = next(c for c in found if (c.accountant, c.parameter) == ("exact", "steps"))
+    cost = account(
+        "exact", r=0.3, alpha=3.0, sample_rate=0.01, steps=round(curve.values[-1]), delta=1e-5
+    )
+    assert curve.epsilon[-1] == cost.epsilon
+
+
+def test_the_file(tmp_path):
+    path = plot_accountants(tmp_path / "chart.png", r=0.3, sample_rate=0.01, steps=50)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bad_paths_are_refused_before_anything_is_computed(tmp_path):
+    with pytest.raises(ValueError, match=r"\.png"):
+        plot_accountants(tmp_path / "chart.txt")
+    with pytest.raises(ValueError, match="no folder"):
+        plot_accountants(tmp_path / "none" / "chart.png")

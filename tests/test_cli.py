@@ -1,0 +1,83 @@
+"""The command line: fixed names, JSON alone on standard output, one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SCHEDULE = ["--delta", "1e-5", "--alpha", "3", "--sample-rate", "0.005", "--steps", "20000"]
+COST_KEYS = {"r", "epsilon", "delta", "alpha", "sample_rate", "steps", "accountant", "order"}
+
+
+def test_calibrate_and_account_agree(succeed):
+    found = succeed("calibrate", "--epsilon", "1", *SCHEDULE)
+    assert set(found) == COST_KEYS
+    assert round(found["r"], 3) == 0.235  # the paper's r* for CIFAR10
+    assert found["epsilon"] <= 1.0
+    assert found["order"] >= 2
+    cost = succeed("account", "--r", str(found["r"]), *SCHEDULE)
+    assert cost == found
+
+
+def test_visible_participation_costs_more(succeed):
+    hidden = succeed("account", "--r", "0.235", *SCHEDULE)
+    visible = succeed("account", "--r", "0.235", *SCHEDULE, "--accountant", "visible")
+    assert hidden["epsilon"] < 1.01
+    assert visible["epsilon"] == pytest.approx(13, rel=0.05)
+
+
+def test_train_prints_one_json_object_and_writes_a_run(command, tmp_path):
+    arguments = ["train", "--steps", "300", "--batch-size", "8", "--json", "--out", "r"]
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    wanted = {"accuracy", "method", "data", "model", "epsilon", "delta", "seconds", "run"}
+    assert wanted | {"statement"} <= set(record)
+    assert record["statement"]["covers_weights"] is False
+    assert record["epsilon"] <= 1.0
+    assert 0.3 < record["accuracy"] <= 1.0
+    assert (tmp_path / "r" / "model.safetensors").exists()
+    assert json.loads((tmp_path / "r" / "statement.json").read_text()) == record["statement"]
+
+
+def test_train_tells_a_person_what_is_not_covered(command):
+    done = command("train", "--steps", "50", "--batch-size", "8", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "NOT the weights" in done.stdout
+    assert "Back-propagation is not post-processing" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--epsilon", "0"], "epsilon is 0"),
+        (["train", "--epsilon", "-1"], "epsilon is -1"),
+        (["train", "--delta", "0"], "delta is 0"),
+        (["train", "--delta", "1"], "delta is 1"),
+        (["train", "--batch-size", "5000"], "below the 1437 records"),
+        (["train", "--batch-size", "64", "--epochs", "30"], "a batch size of at most"),
+        (["train", "--steps", "5", "--epochs", "5"], "give one of them"),
+        (["train", "--data", "nothing"], "nothing"),
+        (["train", "--model", "nothing"], "nothing"),
+        (["train", "--method", "nothing"], "unknown method"),
+        (["train", "--optimizer", "nothing"], "unknown optimizer"),
+        (["train", "--lr", "fast"], "give a number or auto"),
+        (["train", "--resume"], "--resume needs the run folder"),
+        (["train", "--resume", "--out", "none"], "not a run folder"),
+        (["train", "--nonsense"], "No such option"),
+        (["account", "--r", "3", *SCHEDULE], "r"),
+        (["account", "--r", "0.1", "--sample-rate", "1", "--steps", "5"], "rate"),
+        (["calibrate", "--epsilon", "0", *SCHEDULE], "epsilon"),
+        (["calibrate", "--epsilon", "1", "--accountant", "x", *SCHEDULE], "unknown accountant"),
+        (["nonsense"], "No such command"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_exit_code_2(fail, tmp_path, arguments, message):
+    assert message in fail(*arguments)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_an_existing_run_folder_is_refused(fail, tmp_path):
+    (tmp_path / "taken").mkdir()
+    assert "exists" in fail("train", "--out", "taken")

@@ -1,0 +1,186 @@
+"""The ledger: totals against closed forms, kills, two writers, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from simplexdp import ledger
+from simplexdp.accounting import account
+from simplexdp.accounting.gaussian import gaussian_epsilon
+from simplexdp.ledger import BudgetExceeded, Ledger
+
+
+@pytest.fixture
+def book(tmp_path):
+    return Ledger(tmp_path / "deep" / "ledger.jsonl")
+
+
+def test_gaussian_runs_compose_exactly(book):
+    """Two releases of μ = 0.3 and μ = 0.4 are one of μ = 0.5, at any δ."""
+    book.reserve("digits", "certified", ledger.gaussian(1 / 0.3), "a", "weights")
+    book.reserve("digits", "certified", ledger.gaussian(10 / 0.4, 100), "b", "weights")
+    for delta in (1e-5, 1e-20):
+        spent = book.spent("digits", delta)
+        assert spent.weights == pytest.approx(gaussian_epsilon(0.5, delta), rel=1e-9)
+        assert spent.together == spent.weights
+        assert spent.draws == 0.0
+
+
+def test_totals_are_kept_apart(book):
+    run = {"r": 0.4, "alpha": 3.0, "sample_rate": 0.01, "steps": 500}
+    book.reserve("digits", "dirichlet", ledger.dirichlet(**run), "a", "draws")
+    book.reserve("digits", "dpsgd", ledger.sampled_gaussian(1.5, 0.01, 300), "b", "weights")
+    book.reserve("other", "plain", ledger.no_guarantee(), "c", "nothing")
+    spent = book.spent("digits", 1e-5)
+    figure = account("pld", **run, delta=1e-5).epsilon
+    assert spent.draws == pytest.approx(figure, rel=0.02)
+    assert max(spent.draws, spent.weights) < spent.together < spent.draws + spent.weights
+    assert (spent.runs, spent.uncovered) == (2, 1)
+    assert ledger.summary(book.spent("other", 1e-5))["epsilon_together"] is None
+    assert any("no figure covers" in line for line in ledger.describe(spent))
+    assert book.data_sets() == ["digits", "other"]
+
+
+def test_the_run_that_would_exceed_the_budget_is_refused_and_not_written(book):
+    book.set_budget("digits", 1.0, 1e-5)
+    event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
+    book.reserve("digits", "certified", event, "a", "weights")
+    before = book.path.read_bytes()
+    with pytest.raises(BudgetExceeded, match="has not started"):
+        book.reserve("digits", "certified", event, "b", "weights")
+    assert book.path.read_bytes() == before
+    with pytest.raises(BudgetExceeded):
+        book.reserve("digits", "plain", ledger.no_guarantee(), "c", "nothing")
+    book.reserve("other data", "certified", event, "b", "weights")
+    book.set_budget("digits", 2.0, 1e-5)
+    book.reserve("digits", "certified", event, "b", "weights")
+    assert book.budget("digits") == (2.0, 1e-5)
+    assert len(book.entries("digits")) == 2
+
+
+def test_a_resumed_run_is_counted_once_and_a_new_one_again(book):
+    event = ledger.gaussian(10.0)
+    first = book.reserve("digits", "certified", event, "a", "weights")
+    assert book.reserve("digits", "certified", event, "a", "weights", resume=True) == first
+    assert book.reserve("digits", "certified", event, "a", "weights") != first
+    assert len(book.entries()) == 2
+    changed = ledger.gaussian(9.0)
+    assert book.reserve("digits", "certified", changed, "a", "weights", resume=True) != first
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40])
+def test_a_torn_last_line_is_tolerated_reported_and_closed(book, cut):
+    for run in "ab":
+        book.reserve("digits", "certified", ledger.gaussian(10.0), run, "weights")
+    whole = book.path.read_bytes()
+    book.path.write_bytes(whole[:-cut])
+    assert [entry.run for entry in book.entries()] == ["a"]
+    assert "torn" in book.spent("digits", 1e-5).notes[0]
+    book.reserve("digits", "certified", ledger.gaussian(10.0), "c", "weights")
+    runs = [entry.run for entry in book.entries()]
+    # A line that lost only its newline is whole again once the next writer closes it.
+    assert runs == (["a", "b", "c"] if cut == 1 else ["a", "c"])
+
+
+def test_other_damage_is_an_error_and_never_a_smaller_total(book):
+    for run in "abc":
+        book.reserve("digits", "certified", ledger.gaussian(10.0), run, "weights")
+    lines = book.path.read_bytes().split(b"\n")
+    lines[1] = lines[1][:-20]
+    book.path.write_bytes(b"\n".join(lines))
+    with pytest.raises(ValueError, match=r"line 2 .* damaged"):
+        book.spent("digits", 1e-5)
+    with pytest.raises(ValueError, match="damaged"):
+        book.reserve("digits", "certified", ledger.gaussian(10.0), "d", "weights")
+
+
+def start(code, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, text=True
+    )
+
+
+WRITE_MANY = """
+import sys
+from simplexdp.ledger import Ledger, gaussian
+for number in range(25):
+    Ledger(sys.argv[1]).reserve("d", "m", gaussian(100.0), sys.argv[2] + str(number), "weights")
+"""
+
+RESERVE_ONCE = """
+import sys
+from simplexdp.ledger import BudgetExceeded, Ledger, gaussian
+try:
+    Ledger(sys.argv[1]).reserve("d", "m", gaussian(6.0), sys.argv[2], "weights")
+    print("started")
+except BudgetExceeded:
+    print("refused")
+"""
+
+
+def test_three_writers_at_once(book):
+    writers = [start(WRITE_MANY, book.path, name) for name in "xyz"]
+    assert [writer.communicate()[0] for writer in writers] == [""] * 3
+    runs = [entry.run for entry in book.entries("d")]
+    assert sorted(runs) == sorted(f"{n}{k}" for n in "xyz" for k in range(25))
+
+
+def test_of_two_runs_that_do_not_both_fit_one_is_refused(book):
+    book.set_budget("d", 0.8, 1e-5)
+    runs = [start(RESERVE_ONCE, book.path, name) for name in "ab"]
+    answers = sorted(run.communicate()[0].strip() for run in runs)
+    assert answers == ["refused", "started"]
+
+
+def test_a_writer_killed_at_any_time_leaves_a_ledger_that_reads(book):
+    code = (
+        "import sys; from simplexdp.ledger import Ledger, gaussian\n"
+        "k = 0\n"
+        "while True:\n"
+        "    Ledger(sys.argv[1]).reserve('d', 'm', gaussian(1e4), str(k), 'weights')\n"
+        "    print(k, flush=True); k += 1\n"
+    )
+    started = 0
+    for _ in range(3):
+        process = start(code, book.path)
+        process.stdout.readline()
+        time.sleep(0.15)
+        os.kill(process.pid, signal.SIGKILL)
+        started += 1 + len(process.stdout.read().split())
+        process.wait()
+        process.stdout.close()
+        assert len(book.entries("d")) >= started
+
+
+def test_what_is_written_is_plain_json_without_private_values(book):
+    book.reserve("digits", "dpsgd", ledger.sampled_gaussian(1.0, 0.01, 10), "runs/a", "weights")
+    line = json.loads(book.path.read_text())
+    assert set(line) == {"kind", "id", "data", "method", "run", "covers", "event", "time"}
+
+
+def test_bad_input(book):
+    with pytest.raises(ValueError, match="never the released weights"):
+        book.reserve("d", "dirichlet", ledger.dirichlet(0.4, 3.0, 0.01, 5), "a", "weights")
+    with pytest.raises(ValueError, match="covers is"):
+        book.reserve("d", "m", ledger.gaussian(1.0), "a", "all")
+    with pytest.raises(ValueError, match="epsilon"):
+        book.set_budget("d", 0.0, 1e-5)
+    with pytest.raises(ValueError, match="delta"):
+        book.spent("d", 1.0)
+    with pytest.raises(ValueError, match="noise multiplier"):
+        ledger.gaussian(0.0)
+    with pytest.raises(ValueError, match="participation"):
+        ledger.dirichlet(0.4, 3.0, 0.01, 5, "perhaps")
+    assert book.entries() == []
+
+
+def test_the_path_comes_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "x.jsonl"))
+    assert ledger.default_path() == tmp_path / "x.jsonl"

@@ -1,0 +1,190 @@
+"""The loop: resume repeats exactly, steps are counted once, workers change nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from simplexdp import checkpoint, methods, runs, training
+from simplexdp.settings import Settings
+
+SETTINGS = Settings(
+    data="blobs", method="dirichlet", model="mlp", epsilon=8.0, batch_size=3, steps=60, seed=4
+)
+
+
+class Stop(Exception):
+    """Stands in for a kill in the middle of a run."""
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
+
+
+def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
+    outcome, folder = methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    names = {path.name for path in folder.path.iterdir()}
+    assert names == {
+        "run.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "statement.json",
+        "statement.md",
+    }
+    assert folder.settings() == SETTINGS
+    assert folder.metrics()[-1]["step"] == 60
+    saved = load_file(folder.path / "model.safetensors")
+    for name, value in outcome.model.state_dict().items():
+        assert torch.equal(saved[name], value)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("stop_at", [1, 23, 59])
+def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, optimizer, stop_at):
+    settings = dataclasses.replace(SETTINGS, optimizer=optimizer)
+    whole, _ = methods.run(settings, tmp_path / "whole", dataset=blobs)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    original = training._save
+
+    def save(job, run, step, seconds):
+        original(job, run, step, seconds)
+        if step == stop_at:
+            raise Stop
+
+    monkeypatch.setattr(training, "_save", save)
+    with pytest.raises(Stop):
+        methods.run(settings, tmp_path / "cut", dataset=blobs)
+    monkeypatch.setattr(training, "_save", original)
+    assert checkpoint.read(tmp_path / "cut/checkpoint.safetensors", settings.key(runs.version()))
+    cut, folder = methods.run(settings, tmp_path / "cut", resume=True, dataset=blobs)
+    assert torch.equal(weights(whole.model), weights(cut.model))
+    assert [m["step"] for m in folder.metrics()] == sorted({m["step"] for m in folder.metrics()})
+    assert cut.statement == whole.statement
+    assert not folder.checkpoint.exists()  # it holds the seed
+
+
+def test_kill_minus_nine_and_resume(tmp_path):
+    """A real process, really killed, in the middle of training on the digits."""
+    arguments = ["train", "--steps", "1500", "--batch-size", "8", "--seed", "3", "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    begin = [
+        sys.executable,
+        "-c",
+        "from simplexdp import training; training.SECONDS_BETWEEN_CHECKPOINTS = 0.2\n"
+        "from simplexdp.cli import main; main()",
+    ]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*begin, *arguments, "--out", str(whole)], env=environment, check=True)
+    process = subprocess.Popen([*begin, *arguments, "--out", str(cut)], env=environment)
+    try:
+        deadline = time.monotonic() + 120
+        while not _step(cut) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert 0 < _step(cut) < 1500, "the process ended before it could be killed"
+    resume = ["train", "--resume", "--out", str(cut), "--quiet"]
+    subprocess.run([*begin, *resume], env=environment, check=True)
+    assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
+    assert runs.RunFolder(cut).metrics()[-1]["step"] == 1500
+
+
+def _step(folder: Path) -> int:
+    path = folder / "checkpoint.safetensors"
+    if not path.exists():
+        return 0
+    key = runs.RunFolder(folder).settings().key(runs.version())
+    return checkpoint.read(path, key).step
+
+
+def test_an_unfinished_run_keeps_its_secret_seed(tmp_path, blobs, monkeypatch):
+    settings = dataclasses.replace(SETTINGS, seed=None)
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        methods.run(settings, tmp_path / "run", dataset=blobs)
+    saved = checkpoint.read(tmp_path / "run/checkpoint.safetensors", settings.key(runs.version()))
+    assert saved.seed.bit_length() > 64
+    assert (tmp_path / "run/checkpoint.safetensors").stat().st_mode & 0o077 == 0
+    assert str(saved.seed) not in (tmp_path / "run/run.json").read_text()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(blobs):
+    train = methods.method("dirichlet")
+    first, again = (train(SETTINGS, blobs, None) for _ in range(2))
+    other = train(dataclasses.replace(SETTINGS, seed=5), blobs, None)
+    assert torch.equal(weights(first.model), weights(again.model))
+    assert not torch.equal(weights(first.model), weights(other.model))
+
+
+def test_worker_threads_change_nothing(blobs):
+    train = methods.method("dirichlet")
+    alone = train(SETTINGS, blobs, None)
+    helped = train(dataclasses.replace(SETTINGS, workers=2), blobs, None)
+    assert torch.equal(weights(alone.model), weights(helped.model))
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path, blobs, monkeypatch):
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    path = tmp_path / "run/checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="damaged"):
+        methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, monkeypatch):
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    other = dataclasses.replace(SETTINGS, epsilon=2.0)
+    with pytest.raises(ValueError, match="other settings"):
+        methods.run(other, tmp_path / "run", resume=True, dataset=blobs)
+
+
+def test_a_full_disk_leaves_no_half_written_file(tmp_path, blobs, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_refused_plan_leaves_nothing_behind(tmp_path, blobs):
+    settings = dataclasses.replace(SETTINGS, batch_size=299, epsilon=0.5)
+    with pytest.raises(ValueError, match="no useful r"):
+        methods.run(settings, tmp_path / "run", dataset=blobs)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_existing_folder_is_refused(tmp_path, blobs):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(ValueError, match="exists; choose another folder"):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+
+
+def test_nan_in_the_inputs_is_refused_without_showing_them(blobs):
+    blobs.train.inputs[:, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        methods.method("dirichlet")(SETTINGS, blobs, None)
+
+
+def test_plain_training_learns_and_claims_nothing(blobs):
+    settings = dataclasses.replace(SETTINGS, method="plain", steps=300, batch_size=10)
+    outcome = methods.method("plain")(settings, blobs, None)
+    assert outcome.accuracy > 0.8
+    assert outcome.statement.epsilon is None
+    assert "No privacy guarantee" in outcome.statement.headline()
