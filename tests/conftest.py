@@ -41,7 +41,11 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(
             [sys.executable, "-m", "simplexdp", *arguments],
             cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "SIMPLEXDP_LEDGER": str(tmp_path / "ledger.jsonl"),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from simplexdp import checkpoint, methods, runs, training
+from simplexdp.ledger import Ledger
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(
@@ -76,7 +77,8 @@ def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, optimizer, 
 def test_kill_minus_nine_and_resume(tmp_path):
     """A real process, really killed, in the middle of training on the digits."""
     arguments = ["train", "--steps", "1500", "--batch-size", "8", "--seed", "3", "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ledger = str(tmp_path / "ledger.jsonl")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SIMPLEXDP_LEDGER": ledger}
     begin = [
         sys.executable,
         "-c",
@@ -98,6 +100,7 @@ def test_kill_minus_nine_and_resume(tmp_path):
     subprocess.run([*begin, *resume], env=environment, check=True)
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
     assert runs.RunFolder(cut).metrics()[-1]["step"] == 1500
+    assert len(Ledger(ledger).entries("digits")) == 2  # the resumed run is counted once
 
 
 def _step(folder: Path) -> int:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from . import files
+from .ledger import Event, Ledger
 from .settings import Settings
 from .statement import Statement
 
@@ -30,6 +31,14 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.ledger: Ledger | None = None
+        self.resumed = False
+
+    def reserve(self, data: str, method: str, event: Event, covers: str) -> None:
+        """Count this run in its ledger before it starts; a resumed run was counted already."""
+        if self.ledger is not None:
+            path = str(self.path.resolve())
+            self.ledger.reserve(data, method, event, path, covers, resume=self.resumed)
 
     @classmethod
     def create(cls, path: Path, settings: Settings) -> RunFolder:

@@ -155,7 +155,7 @@ from pathlib import Path
 from simplexdp import training
 from simplexdp.experiments import sweep
 from simplexdp.settings import Settings
-training.SECONDS_BETWEEN_CHECKPOINTS = 0.05
+training.SECONDS_BETWEEN_CHECKPOINTS = float(sys.argv[3])
 settings = Settings(data="digits", model="logistic", batch_size=8, steps=int(sys.argv[2]), seed=0)
 root = Path(sys.argv[1])
 sweep.sweep(
@@ -167,10 +167,10 @@ sweep.sweep(
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     """A real process, really killed; the second one resumes and the weights are as without it."""
-    steps = "4000"
+    steps = "1500"
     command = [sys.executable, "-c", CHILD, str(tmp_path), steps]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen([*command, "0.2"], env=environment)
     folder = tmp_path / "runs/a-key"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -180,14 +180,13 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert (folder / "checkpoint.safetensors").exists(), "it ended before it could be killed"
-    subprocess.run(command, env=environment, check=True)
-    settings = Settings(
-        data="digits", model="logistic", batch_size=8, steps=int(steps), seed=0
-    )
+    subprocess.run([*command, "60"], env=environment, check=True)
+    settings = Settings(data="digits", model="logistic", batch_size=8, steps=int(steps), seed=0)
     methods.run(settings, tmp_path / "whole")
     whole, cut = (p / "model.safetensors" for p in (tmp_path / "whole", folder))
     assert whole.read_bytes() == cut.read_bytes()
-    steps_seen = [json.loads(x)["step"] for x in (folder / "metrics.jsonl").read_text().split("\n") if x]
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    steps_seen = [json.loads(line)["step"] for line in lines]
     assert steps_seen == sorted(set(steps_seen))
     assert len(list((tmp_path / "results").rglob("*.json"))) == 1
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from .. import data, runs
+from ..ledger import Ledger
 from ..settings import Settings
 from .outcome import Outcome, finite
 
@@ -50,8 +51,13 @@ def run(
     resume: bool = False,
     show_progress: bool = False,
     dataset: data.Dataset | None = None,
+    ledger: Ledger | None = None,
 ) -> tuple[Outcome, runs.RunFolder]:
-    """Train into a run folder, or go on with an unfinished one."""
+    """Train into a run folder, or go on with an unfinished one.
+
+    With a ledger, the run's whole cost is reserved before its first step, and a run that would
+    exceed the data set's budget is refused.
+    """
     train = method(settings.method)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -65,6 +71,7 @@ def run(
             raise ValueError(f"{out} is finished; there is nothing to resume")
     else:
         folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
+    folder.ledger, folder.resumed = ledger, resume
     try:
         outcome = train(settings, dataset, folder, show_progress)
     except ValueError:

@@ -6,11 +6,11 @@ from typing import cast
 
 from torch import Tensor
 
-from .. import accounting, data, mechanism, models, training
+from .. import accounting, data, ledger, mechanism, models, training
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
-from .outcome import Outcome, model_for, seed_of, steps_of
+from .outcome import Outcome, model_for, reserve, seed_of, steps_of
 
 
 def train(
@@ -50,6 +50,9 @@ def train(
         optimizer.step()
         return float(loss.detach())
 
+    participation = "visible" if "visible" in plan.accountant else "hidden"
+    event = ledger.dirichlet(plan.r, plan.alpha, plan.sample_rate, plan.steps, participation)
+    reserve(settings, run, event, ledger.DRAWS)
     cheap = accounting.ACCOUNTANTS[plan.accountant].has_order
     trained = training.train(
         training.Job(

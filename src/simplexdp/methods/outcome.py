@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from .. import checkpoint, data, models, sampling
+from ..ledger import Event
 from ..runs import RunFolder, version
 from ..settings import Settings
 from ..statement import Statement
@@ -61,6 +63,17 @@ def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | 
     if batch_size is None:
         raise ValueError("epochs need a batch size; give --batch-size, or --steps instead")
     return max(1, round(settings.epochs * records / batch_size))
+
+
+def reserve(settings: Settings, run: RunFolder | None, event: Event, covers: str) -> None:
+    """Count a run in the ledger, where it has one, before its first step."""
+    if run is None:
+        return
+    # A data set by path is known by its full path; by name, by its name.
+    path = Path(settings.data)
+    run.reserve(
+        str(path.resolve()) if path.exists() else settings.data, settings.method, event, covers
+    )
 
 
 def finite(value: float) -> float | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from .. import data, training
+from .. import data, ledger, training
 from ..plan import EFFECTIVE_LEARNING_RATE, schedule
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Statement
-from .outcome import Outcome, model_for, seed_of, steps_of
+from .outcome import Outcome, model_for, reserve, seed_of, steps_of
 
 
 def train(
@@ -40,6 +40,7 @@ def train(
         optimizer.step()
         return float(loss.detach())
 
+    reserve(settings, run, ledger.no_guarantee(), ledger.NOTHING)
     trained = training.train(
         training.Job(
             model=model,

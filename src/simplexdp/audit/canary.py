@@ -1,0 +1,141 @@
+"""Can trainings with a record be told from trainings without it?  Many small trainings decide.
+
+Algorithm 1 and everything else that adds no noise to its updates is tested with the unlit pixel:
+two pixels are unlit in every record but one.  In a linear first layer both weight columns then
+get equal updates in every step, unless the one record that lights the first is in the batch:
+
+    ΔW_i − ΔW_j = −γ·Σ_t δ_t·(x_i − x_j) = 0 for all other records.
+
+The test "do the columns differ" has no false positive (up to rounding, which the threshold
+allows for) and a true-positive rate of 1 − (1 − q)^T, whatever r is.  For a convolutional first
+layer all other images are 0, and the test is "did the kernel move".
+
+Noisy updates are tested with the projection of the movement on the gradient by which the two
+inputs of a pair differ; its threshold is chosen on half of the trials.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .. import data
+from ..settings import Settings
+from . import bounds, claims, crafting, shadow
+
+# Trainings are small: what is tested is the mechanism, which is calibrated anew to the budget.
+RECORDS = 100
+STEPS = 10
+SAMPLE_RATE = 0.3
+TRIALS = 400
+EXACT_METHODS = ("dirichlet", "plain")
+
+
+def audit(
+    settings: Settings,
+    dataset: data.Dataset,
+    rng: np.random.Generator,
+    trials: int = TRIALS,
+    confidence: float = 0.95,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Train `trials` times, half of them with the first input of a pair, and bound ε."""
+    exact = settings.method in EXACT_METHODS
+    bounds.require_trials(trials, settings.epsilon, settings.delta, confidence)
+    small = small_settings(settings)
+    planted = plant(small, crafting.subset(dataset, min(RECORDS, len(dataset.train)), rng), rng)
+    score = moved if exact else projection
+    scores: dict[bool, list[float]] = {True: [], False: []}
+    last: shadow.Shadow | None = None
+    for seed, trial in zip(shadow.seeds(trials, rng), range(trials), strict=True):
+        coin = trial % 2 == 0
+        last = shadow.train(small, planted.with_coins([coin]), seed)
+        scores[coin].append(score(last, planted.pairs[0]))
+        advance()
+    assert last is not None
+    claim = claims.for_pairs(last.statement, settings.delta)
+    bound = bounds.threshold_bound(
+        scores[True], scores[False], claim.delta, confidence, 1.0 if exact else None
+    )
+    return {
+        "epsilon_lower": bound.epsilon,
+        "trials": trials,
+        "counted": bound.trials,
+        "true_positive_rate": bound.true_positive_rate,
+        "false_positive_rate": bound.false_positive_rate,
+        "distinguisher": _name(exact, last.initial),
+        "claim": claim.to_json(),
+        "schedule": schedule(last, len(planted.dataset.train)),
+    }
+
+
+def small_settings(settings: Settings) -> Settings:
+    """The same method and budget on a schedule that is cheap to repeat."""
+    steps = settings.steps if settings.steps is not None and settings.steps < STEPS else STEPS
+    return dataclasses.replace(
+        settings,
+        batch_size=round(RECORDS * SAMPLE_RATE),
+        steps=steps,
+        epochs=None,
+        augment=(),
+    )
+
+
+def plant(
+    settings: Settings, dataset: data.Dataset, rng: np.random.Generator
+) -> crafting.Planted:
+    """The pair that suits the method and the model's first layer."""
+    if settings.method not in EXACT_METHODS:
+        return crafting.opposites(dataset, 1, rng)
+    model = shadow.model_for(settings, dataset, 0)[1]
+    if isinstance(shadow.first_layer(model), nn.Conv2d):
+        return crafting.blank_images(dataset, rng)
+    return crafting.unlit_pixel(dataset, rng)
+
+
+def moved(result: shadow.Shadow, pair: crafting.Pair) -> float:
+    """How far the two columns moved apart, or the kernel at all, in units of possible rounding."""
+    before, after = (
+        shadow.first_layer(model).weight.detach().double()
+        for model in (result.initial, result.final)
+    )
+    change = after - before
+    if change.ndim == 2:
+        change = change[:, pair.pixels[0]] - change[:, pair.pixels[1]]
+    steps = result.statement.steps
+    # Each step rounds a weight once, by at most 2^-24 of its size, and the update's own sum by
+    # as little; the factor 8 covers both columns.
+    rounding = 8.0 * max(1, steps) * 2.0**-24 * float(before.abs().max() + after.abs().max())
+    return float(change.abs().max()) / rounding
+
+
+def projection(result: shadow.Shadow, pair: crafting.Pair) -> float:
+    """How far the weights went against the gradient of the first input, rather than the second."""
+    direction = shadow.gradient(result.initial, pair.first, pair.label) - shadow.gradient(
+        result.initial, pair.second, pair.label
+    )
+    return -float(torch.dot(shadow.movement(result), direction) / direction.norm())
+
+
+def schedule(result: shadow.Shadow, records: int) -> dict[str, Any]:
+    """What was trained, for the record."""
+    chosen = {k: result.chosen.get(k) for k in ("batch_size", "r", "noise_multiplier")}
+    return {
+        "records": records,
+        "steps": result.statement.steps,
+        "sampling": result.statement.sampling,
+        **{k: v for k, v in chosen.items() if v is not None},
+    }
+
+
+def _name(exact: bool, model: nn.Module) -> str:
+    if not exact:
+        return "projection of the movement on the pair's gradient (white box)"
+    if isinstance(shadow.first_layer(model), nn.Conv2d):
+        return "did the kernel move, all other images being blank (white box)"
+    return "the unlit pixel: do two weight columns differ (white box)"

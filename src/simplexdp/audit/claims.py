@@ -1,0 +1,84 @@
+"""What does the audited statement claim, in the relation that the audit tests?
+
+An audit with pairs tests replace-input: the same data set, with one input or another.  A claim
+under zero-out or add/remove says less about that and is converted before it is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
+from ..statement import Statement
+
+PAIRS = "replace-input"
+IN_OR_OUT = "in or out"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """(ε, δ) under `relation`, or no claim at all (ε is None), and where it comes from."""
+
+    epsilon: float | None
+    delta: float
+    relation: str
+    basis: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "relation": self.relation,
+            "basis": self.basis,
+        }
+
+
+def for_pairs(statement: Statement, delta: float) -> Claim:
+    """The claim under replace-input.
+
+    Formal guarantee
+        Statement: a mechanism that satisfies the statement's claim satisfies the returned one
+        under replace-input.
+        Argument: through the null record, replacing is two zero-out steps.  For one Gaussian
+        mechanism of μ the sensitivity doubles, so it is 2μ-GDP (Dong, Roth and Su, 2022);
+        for any other (ε, δ) claim, group privacy of size two gives (2ε, (1 + e^ε)·δ).
+        Assumption: the statement is true.  The figure of Algorithm 1 is taken as it is printed:
+        its lemma is about replaced inputs.
+    """
+    epsilon = statement.epsilon
+    if epsilon is None or math.isinf(epsilon):
+        return Claim(None, delta, PAIRS, "the method claims nothing")
+    claimed_delta = statement.delta if statement.delta is not None else delta
+    if str(statement.mechanism.get("name", "")).startswith("Dirichlet"):
+        return Claim(epsilon, claimed_delta, PAIRS, "as printed: its lemma is replace-input")
+    if statement.relation.startswith(PAIRS):
+        return Claim(epsilon, claimed_delta, PAIRS, "as printed")
+    if is_one_gaussian(statement):
+        mu = calibrate_mu(epsilon, claimed_delta)
+        doubled = gaussian_epsilon(2.0 * mu, claimed_delta)
+        return Claim(
+            doubled, claimed_delta, PAIRS, f"one Gaussian mechanism, μ = {mu:.4g} doubled"
+        )
+    return Claim(
+        2.0 * epsilon,
+        (1.0 + math.exp(epsilon)) * claimed_delta,
+        PAIRS,
+        "group privacy of size two: (2ε, (1 + e^ε)·δ)",
+    )
+
+
+def in_or_out(statement: Statement, delta: float) -> Claim:
+    """The claim itself, for canaries that are in the data or not."""
+    epsilon = statement.epsilon
+    if epsilon is None or math.isinf(epsilon):
+        return Claim(None, delta, IN_OR_OUT, "the method claims nothing")
+    claimed_delta = statement.delta if statement.delta is not None else delta
+    return Claim(epsilon, claimed_delta, IN_OR_OUT, "as printed")
+
+
+def is_one_gaussian(statement: Statement) -> bool:
+    """Full batches and Gaussian noise: then the claim is exactly that of one μ."""
+    name = str(statement.mechanism.get("name", "")).lower()
+    return "gaussian" in name and "poisson" not in statement.sampling.lower()

@@ -1,0 +1,159 @@
+"""Which inputs are planted?  Canaries: pairs of inputs with one label, of which one is trained on.
+
+Differential privacy is a statement about every data set, so the auditor may choose it.  Here all
+records but the canaries are real ones in which a few pixels, those that are lit most rarely, are
+set to their background; the canaries alone use these pixels.  Nothing else is changed: the number
+of records, their labels and their order stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .. import data
+
+Floats = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
+
+LIT = 1.0
+# Records that a trained model is tested on inside an audit: its accuracy is not what is asked.
+TEST_RECORDS = 20
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A record's place, its public label, and the two inputs of which a coin picks one."""
+
+    record: int
+    label: int
+    first: Floats
+    second: Floats
+    pixels: tuple[int, int]  # the two features, in the flattened input, that only this pair uses
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A data set of float inputs in the model's scale, and the pairs that belong into it."""
+
+    dataset: data.Dataset
+    pairs: tuple[Pair, ...]
+
+    def with_coins(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> data.Dataset:
+        """The data set in which pair k is its first input where coin k is true, else its second."""
+        inputs = np.array(self.dataset.train.inputs, dtype=np.float32)
+        for pair, coin in zip(self.pairs, coins, strict=True):
+            inputs[pair.record] = pair.first if coin else pair.second
+        train = data.Split(inputs, self.dataset.train.labels)
+        return dataclasses.replace(self.dataset, train=train)
+
+
+def subset(dataset: data.Dataset, records: int | None, rng: np.random.Generator) -> data.Dataset:
+    """So many training records at random, as float inputs in the model's scale; a few to test."""
+    total = len(dataset.train)
+    if records is not None and records > total:
+        raise ValueError(f"{records} records are asked for and {dataset.name} has {total}")
+    size = total if records is None else records
+    chosen = np.sort(rng.choice(total, size, replace=False))
+    return dataclasses.replace(
+        dataset,
+        train=_as_float(dataset.train, chosen),
+        test=_as_float(dataset.test, np.arange(min(TEST_RECORDS, len(dataset.test)))),
+        validation=None,
+    )
+
+
+def _as_float(split: data.Split, rows: Indices) -> data.Split:
+    inputs = data.to_model_input(torch.from_numpy(np.array(split.inputs[rows])))
+    return data.Split(inputs.numpy(), split.labels[rows])
+
+
+def unlit_pixel(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
+    """One pair: an input with one pixel lit that is unlit in all others, and one without it.
+
+    The second pixel of the pair is unlit everywhere.  In a linear first layer the weights of the
+    two pixels then move by equal amounts in every step, unless the first input is in the batch.
+    """
+    pixels = rarest(dataset, 2)
+    blanked = _blank(dataset, pixels)
+    record = int(rng.integers(len(dataset.train)))
+    grey = np.zeros(dataset.input_shape, dtype=np.float32)
+    first = grey.copy()
+    first.ravel()[pixels[0]] = LIT
+    label = int(dataset.train.labels[record])
+    pair = Pair(record, label, first, grey, (int(pixels[0]), int(pixels[1])))
+    return Planted(blanked, (pair,))
+
+
+def blank_images(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
+    """One pair for a convolutional first layer: all other images are 0, and one is not.
+
+    The gradient of a convolution's kernel is a sum of products with the input, so in every step
+    it is exactly 0 unless the one input that is not 0 is in the batch.
+    """
+    record = int(rng.integers(len(dataset.train)))
+    zero = np.zeros(dataset.input_shape, dtype=np.float32)
+    first = np.asarray(rng.choice([-1.0, 1.0], size=zero.shape), dtype=np.float32)
+    train = data.Split(np.zeros_like(dataset.train.inputs), dataset.train.labels)
+    pair = Pair(record, int(dataset.train.labels[record]), first, zero, (0, 0))
+    return Planted(dataclasses.replace(dataset, train=train), (pair,))
+
+
+def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) -> Planted:
+    """Pairs of opposite inputs: grey (0), but for one pixel lit and one dark, or the reverse.
+
+    Their gradients in a first layer point opposite ways, which is the most that clipping leaves;
+    pairs that share their two pixels have different labels, so their gradients differ too.
+    """
+    by_label = _records_by_label(dataset, rng)
+    labels = [label for label, records in by_label.items() if len(records)]
+    couples = -(-canaries // len(labels))
+    features = int(np.prod(dataset.input_shape))
+    if 2 * couples > features or canaries > len(dataset.train):
+        most = min(features // 2 * len(labels), len(dataset.train))
+        raise ValueError(
+            f"{canaries} canaries do not fit into {dataset.name}: its inputs and labels have room "
+            f"for {most}; give a smaller --trials"
+        )
+    pixels = rarest(dataset, 2 * couples)
+    pairs = []
+    for label in labels:
+        for couple, record in zip(range(couples), by_label[label], strict=False):
+            i, j = int(pixels[2 * couple]), int(pixels[2 * couple + 1])
+            first = np.zeros(dataset.input_shape, dtype=np.float32)
+            first.ravel()[i], first.ravel()[j] = LIT, -LIT
+            pairs.append(Pair(int(record), int(label), first, -first, (i, j)))
+    kept = rng.permutation(len(pairs))[:canaries]
+    return Planted(_blank(dataset, pixels), tuple(pairs[k] for k in kept))
+
+
+def rarest(dataset: data.Dataset, count: int) -> Indices:
+    """The features that differ from their most common value in the fewest training records."""
+    inputs = dataset.train.inputs.reshape(len(dataset.train), -1)
+    lit = (inputs != background(inputs)).mean(axis=0)
+    return np.argsort(lit, kind="stable")[:count]
+
+
+def background(inputs: npt.NDArray[np.float32]) -> Floats:
+    """The median of each feature, which is its background wherever it is rarely lit."""
+    return np.asarray(np.median(inputs, axis=0), dtype=np.float32)
+
+
+def _blank(dataset: data.Dataset, pixels: Indices) -> data.Dataset:
+    """All chosen pixels at one value: the background of the one that is lit most rarely."""
+    inputs = np.array(dataset.train.inputs, dtype=np.float32)
+    flat = inputs.reshape(len(inputs), -1)
+    flat[:, pixels] = background(flat)[pixels[0]]
+    return dataclasses.replace(dataset, train=data.Split(inputs, dataset.train.labels))
+
+
+def _records_by_label(dataset: data.Dataset, rng: np.random.Generator) -> dict[int, Indices]:
+    labels = dataset.train.labels
+    return {
+        label: rng.permutation(np.flatnonzero(labels == label)) for label in range(dataset.classes)
+    }

@@ -1,0 +1,114 @@
+"""What does one attacked training leave to look at?  Its weights before and after, and losses.
+
+Every training here runs the shipped code of the method.  The auditor knows the initial weights,
+as everyone does who starts from a published or a recomputable initialisation; no guarantee of
+this package assumes them secret.  The seed of the noise is used by the training alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .. import data, methods
+from ..methods.outcome import model_for
+from ..settings import Settings
+from ..statement import Statement
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """One trained model with its initial state and its claim."""
+
+    initial: nn.Module
+    final: nn.Module
+    statement: Statement
+    chosen: dict[str, Any]
+
+
+def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
+    """Train once with the shipped method, on its own seed."""
+    settings = dataclasses.replace(settings, seed=seed, evaluations=1)
+    outcome = methods.method(settings.method)(settings, dataset, None)
+    final = outcome.model.eval()
+    if settings.method == "certified":
+        # Noisy descent starts at zero weights.
+        initial = copy.deepcopy(final)
+        with torch.no_grad():
+            for parameter in initial.parameters():
+                parameter.zero_()
+    else:
+        initial = model_for(settings, dataset, seed)[1].eval()
+    return Shadow(initial, final, outcome.statement, outcome.chosen)
+
+
+def seeds(count: int, rng: np.random.Generator) -> list[int]:
+    """Independent seeds for so many trainings."""
+    return [int(value) for value in rng.integers(2**62, size=count)]
+
+
+def losses(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) -> Array:
+    """The cross entropy of each record: what a black-box attacker sees."""
+    with torch.no_grad():
+        logits = model(torch.from_numpy(np.asarray(inputs, dtype=np.float32))).double()
+        found = functional.cross_entropy(
+            logits, torch.as_tensor(np.asarray(labels)), reduction="none"
+        )
+    return found.numpy()
+
+
+def confidences(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) -> Array:
+    """log(p_y / (1 − p_y)): the loss on the scale on which it is close to normal (LiRA)."""
+    with torch.no_grad():
+        logits = model(torch.from_numpy(np.asarray(inputs, dtype=np.float32))).double()
+        truth = torch.as_tensor(np.asarray(labels))[:, None]
+        own = logits.gather(1, truth)[:, 0]
+        others = logits.scatter(1, truth, -torch.inf).logsumexp(1)
+    return (own - others).numpy()
+
+
+def movement(shadow: Shadow) -> Tensor:
+    """θ_T − θ_0 as one vector."""
+    pairs = zip(parameters(shadow.final), parameters(shadow.initial), strict=True)
+    return torch.cat([(after - before).detach().double().ravel() for after, before in pairs])
+
+
+def gradient(model: nn.Module, inputs: npt.NDArray[Any], label: int) -> Tensor:
+    """The gradient of one record's cross entropy, in the order of `movement`."""
+    batch = torch.from_numpy(np.asarray(inputs, dtype=np.float32))[None]
+    loss = functional.cross_entropy(model(batch), torch.tensor([label]))
+    return torch.cat(
+        [g.double().ravel() for g in torch.autograd.grad(loss, parameters(model))]
+    )
+
+
+def parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The trained parameters; a model without any cannot be looked at from within."""
+    found = [p for p in model.parameters() if p.requires_grad]
+    if not found:
+        raise ValueError(
+            "this method's model has no trained parameters to look at, so it cannot be audited "
+            "white-box; use a black-box attack"
+        )
+    return found
+
+
+def first_layer(model: nn.Module) -> nn.Linear | nn.Conv2d:
+    """The first layer with weights, where it is linear or a convolution."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            return module
+    raise ValueError(
+        "the model has neither a linear nor a convolutional layer; the unlit-pixel test needs one "
+        "as its first: use --attack one-run or membership"
+    )

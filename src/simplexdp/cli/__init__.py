@@ -1,0 +1,40 @@
+"""A thin shell over the library: `simplexdp COMMAND`.
+
+Standard output carries the result (with --json, one JSON object and nothing else); progress and
+warnings go to standard error.  Exit code 0, or 2 with one line that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from . import budget, data, train  # each registers its commands
+from .shell import app
+
+__all__ = ["app", "budget", "data", "main", "train"]
+
+# Typer carries its own copy of click in some releases; its exceptions' base is found from here.
+CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
+
+
+def main() -> None:
+    """Entry point: every foreseen failure is one line on standard error and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as stop:
+        code = stop.exit_code
+    except CommandLineError as error:
+        code = _fail(error.format_message())
+    except (typer.Abort, KeyboardInterrupt):
+        code = _fail("interrupted; a run that was begun goes on with --resume --out FOLDER")
+    except (ValueError, OSError) as error:
+        code = _fail(str(error))
+    sys.exit(code or 0)
+
+
+def _fail(message: str) -> int:
+    print("simplexdp: " + " ".join(message.split()), file=sys.stderr)
+    return 2

@@ -1,0 +1,124 @@
+"""`simplexdp calibrate`, `account` and `ledger`: what does it cost, and what has been spent?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import accounting
+from .. import ledger as ledgers
+from .shell import AccountantName, Alpha, Delta, Epsilon, Json, SampleRate, Steps, app, emit
+
+
+@app.command()
+def calibrate(
+    epsilon: Epsilon,
+    sample_rate: SampleRate,
+    steps: Steps,
+    delta: Delta = 1e-5,
+    alpha: Alpha = 3.0,
+    accountant: AccountantName = "theorem1",
+    as_json: Json = False,
+) -> None:
+    """The largest r within a budget."""
+    found = accounting.calibrate(
+        accountant,
+        epsilon=epsilon,
+        delta=delta,
+        alpha=alpha,
+        sample_rate=sample_rate,
+        steps=steps,
+    )
+    _emit_cost(
+        found.r, found.epsilon, found.order, delta, alpha, sample_rate, steps, accountant, as_json
+    )
+
+
+@app.command()
+def account(
+    r: Annotated[float, typer.Option(help="Scale r of the Dirichlet mechanism.")],
+    sample_rate: SampleRate,
+    steps: Steps,
+    delta: Delta = 1e-5,
+    alpha: Alpha = 3.0,
+    accountant: AccountantName = "theorem1",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw ε over r, α, q, T and the classes to this file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What an r costs."""
+    if plot is not None:
+        from ..report.accountants import plot_accountants
+
+        plot_accountants(plot, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    cost = accounting.account(
+        accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta
+    )
+    _emit_cost(r, cost.epsilon, cost.order, delta, alpha, sample_rate, steps, accountant, as_json)
+
+
+def _emit_cost(
+    r: float,
+    epsilon: float,
+    order: int | None,
+    delta: float,
+    alpha: float,
+    sample_rate: float,
+    steps: int,
+    accountant: str,
+    as_json: bool,
+) -> None:
+    known = accounting.ACCOUNTANTS[accountant]
+    record = {
+        "r": r,
+        "epsilon": epsilon,
+        "delta": delta,
+        "alpha": alpha,
+        "sample_rate": sample_rate,
+        "steps": steps,
+        "accountant": accountant,
+        "order": order,
+    }
+    text = (
+        f"r = {r:.6g} costs ε = {epsilon:.6g} at δ = {delta:g} "
+        f"({known.title}; relation: {known.relation})\n"
+        "It bounds the draws, not the weights trained with them.  Assumptions:\n"
+        + "\n".join(f"- {assumption}" for assumption in known.assumptions)
+    )
+    emit(record, as_json, text)
+
+
+@app.command()
+def ledger(
+    data: Annotated[
+        str | None, typer.Option(help="One data set; all of them unless given.")
+    ] = None,
+    delta: Delta = 1e-5,
+    set_budget: Annotated[
+        float | None, typer.Option(help="From now on refuse runs that take --data above this ε.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="The ledger's file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What has been spent on a data set, and the budget that must not be exceeded."""
+    book = ledgers.Ledger(path or ledgers.default_path())
+    if set_budget is not None:
+        if data is None:
+            raise ValueError("--set-budget needs a data set; name it with --data")
+        book.set_budget(data, set_budget, delta)
+    chosen = [data] if data is not None else book.data_sets()
+    totals = [book.spent(name, delta) for name in chosen]
+    record: dict[str, Any] = {
+        "ledger": str(book.path),
+        "data": [ledgers.summary(total) for total in totals],
+        "entries": [
+            {"id": e.id, "data": e.data, "method": e.method, "run": e.run, "covers": e.covers}
+            for name in chosen
+            for e in book.entries(name)
+        ],
+    }
+    lines = [line for total in totals for line in ledgers.describe(total)]
+    emit(record, as_json, "\n".join(lines) or "Nothing has been spent: the ledger is empty.")

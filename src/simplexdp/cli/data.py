@@ -1,0 +1,59 @@
+"""`simplexdp data list|fetch|check`: which data sets are there, and are they what they claim?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .shell import Json, app, emit
+
+data_app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Name = Annotated[str, typer.Argument(help="A data set's name, or all.")]
+
+
+@data_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """The data sets known by name, and which of them are here."""
+    from .. import data
+
+    records = [data.describe(name) for name in data.names()]
+    emit({"data": records}, as_json, "\n".join(_line(record) for record in records))
+
+
+@data_app.command()
+def fetch(
+    name: Name,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the original files.")] = None,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", help="Take a file whose checksum is unknown.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Get a data set from the first source that has it, with its checksum verified."""
+    from .. import data
+
+    wanted = data.names() if name == "all" else (name,)
+    records = [data.fetch(one, data_dir, allow_unverified, force) for one in wanted]
+    emit({"data": records}, as_json, "\n".join(_line(record) for record in records))
+
+
+@data_app.command()
+def check(name: Name, as_json: Json = False) -> None:
+    """Verify every array of a data set that is here."""
+    from .. import data
+
+    wanted = data.names() if name == "all" else (name,)
+    records = [data.check(one) for one in wanted]
+    lines = [f"{record['name']}: {record['checked']}" for record in records]
+    emit({"data": records}, as_json, "\n".join(lines))
+
+
+def _line(record: dict[str, Any]) -> str:
+    counts = ", ".join(f"{split} {count:,}" for split, count in record["counts"].items())
+    shape = "×".join(str(side) for side in record["shape"])
+    return f"{record['name']:14} {record['status']:22} {shape:9} {counts}; {record['licence']}"

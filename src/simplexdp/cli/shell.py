@@ -1,0 +1,60 @@
+"""What do the commands share?  The application, the options and the two forms of output."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from ..accounting import ACCOUNTANTS
+
+app = typer.Typer(
+    help="Train classifiers on private inputs with public labels, and say what is protected.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+Epsilon = Annotated[float, typer.Option(help="Budget ε.")]
+Delta = Annotated[float, typer.Option(help="Budget δ.")]
+Alpha = Annotated[float, typer.Option(help="Offset α of the Dirichlet mechanism.")]
+SampleRate = Annotated[float, typer.Option(help="Poisson sampling rate q.")]
+Steps = Annotated[int, typer.Option(help="Number of steps T.")]
+AccountantName = Annotated[
+    str, typer.Option("--accountant", help=f"One of: {', '.join(ACCOUNTANTS)}.")
+]
+
+
+def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
+    """Print a result for a script or for a person."""
+    print(json.dumps(record, ensure_ascii=False, allow_nan=False) if as_json else text)
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """The names in a comma-separated list; `none` is the empty list."""
+    if text is None:
+        return None
+    return tuple(name for name in text.split(",") if name and name != "none")
+
+
+def number(text: str, option: str) -> float:
+    """A number, or an error that names the option."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{option} is {text!r}; give a number or auto") from error
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """name=value, with the value read as JSON where it is JSON."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--option {text!r} is not of the form name=value")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -1,0 +1,143 @@
+"""How do several processes train one model?  Shards of one Poisson batch, one accountant.
+
+Started with `torchrun --nproc-per-node N -m simplexdp train …`, every process (rank) draws the
+same global batch, which is a function of (seed, step), and keeps the records of its own shard.
+Gradients are weighted by the records of the global batch, so the update is the one that a
+single process would make, and one plan accounts for it.
+
+Formal guarantee
+----------------
+Statement: the records that rank k keeps are a Poisson sample, at the plan's rate, of its shard;
+    the samples of different ranks are independent and their union is the global Poisson batch.
+Argument: Poisson sampling decides every record by a coin of its own.  Restricting the decisions
+    to a fixed part of the records keeps exactly the coins of that part, and disjoint parts have
+    disjoint coins.  The shards (record i belongs to rank i mod N) do not depend on the data, so
+    accounting for the global batch at its rate accounts for all ranks together.
+Assumptions: all ranks have the same seed (`agree`), and each rank draws its noise from a stream
+    of its own (`own_seed`): noise shared between ranks would correlate the draws of two records,
+    which the accountants exclude.
+Batch normalisation sees the shard and not the batch, so with it N ranks train another model than
+one process does; with group normalisation they train the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from . import sampling
+
+LIMBS = 16  # 32-bit parts in which a seed is sent: room for 512 bits
+
+
+def rank() -> int:
+    """The number of this process, 0 where it is alone."""
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def world() -> int:
+    """How many processes train together."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes files and talks to the person."""
+    return rank() == 0
+
+
+@contextmanager
+def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
+    """Join the processes that torchrun started; without torchrun, or inside a group, nothing."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or distributed.is_initialized():
+        yield
+        return
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    distributed.init_process_group(backend, timeout=timedelta(minutes=minutes))
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def local_device(device: str) -> str:
+    """The device of this process: the one of its number where only `cuda` is asked for."""
+    if device == "cuda" and "LOCAL_RANK" in os.environ:
+        return f"cuda:{os.environ['LOCAL_RANK']}"
+    return device
+
+
+def shard(indices: sampling.Indices) -> sampling.Indices:
+    """The members of a global batch that are this process's: record i is of rank i mod N."""
+    return indices if world() == 1 else indices[indices % world() == rank()]
+
+
+def agree(seed: int) -> int:
+    """The seed of the first process, on all of them."""
+    if world() == 1:
+        return seed
+    if seed.bit_length() > 32 * LIMBS:
+        raise ValueError(f"the seed has more than {32 * LIMBS} bits; give a smaller one")
+    limbs = torch.tensor([(seed >> (32 * i)) & 0xFFFFFFFF for i in range(LIMBS)])
+    limbs = limbs.to(_device())
+    distributed.broadcast(limbs, src=0)
+    return sum(int(limb) << (32 * i) for i, limb in enumerate(limbs.tolist()))
+
+
+def own_seed(seed: int) -> int:
+    """A seed of this process's own; the first one keeps the run's."""
+    if is_first():
+        return seed
+    words = sampling.stream(seed, "rank", rank()).integers(0, 2**32, size=4)
+    return sum(int(word) << (32 * i) for i, word in enumerate(words))
+
+
+def parallel(model: nn.Module) -> nn.Module:
+    """The model as it is called in training: torch's DistributedDataParallel, or itself."""
+    if world() == 1:
+        return model
+    return DistributedDataParallel(model)
+
+
+def batch_records(here: int) -> int:
+    """The records of the global batch."""
+    if world() == 1:
+        return here
+    count = torch.tensor([here], device=_device())
+    distributed.all_reduce(count)
+    return int(count)
+
+
+def forward(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Logits; an empty shard of a batch takes part without touching running statistics."""
+    if len(inputs) == 0:
+        model.eval()
+    logits: Tensor = model(inputs)
+    return logits
+
+
+def backward(loss: Tensor, here: int, everywhere: int) -> None:
+    """Back-propagate this shard's mean loss, so that the gradient is the global batch's mean.
+
+    DistributedDataParallel divides the sum over ranks by N; the weight N·here/everywhere turns
+    its mean of means into the mean over all records.
+    """
+    if world() > 1:
+        loss = loss * (world() * here / everywhere)
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def wait() -> None:
+    """Wait for the other processes."""
+    if world() > 1:
+        distributed.barrier()
+
+
+def _device() -> torch.device:
+    on_gpu = distributed.get_backend() == "nccl"
+    return torch.device("cuda" if on_gpu else "cpu")
