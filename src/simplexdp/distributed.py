@@ -37,8 +37,10 @@ LIMBS = 16  # 32-bit parts in which a seed is sent: room for 512 bits
 
 
 def rank() -> int:
-    """The number of this process, 0 where it is alone."""
-    return distributed.get_rank() if distributed.is_initialized() else 0
+    """The number of this process, 0 where it is alone; torchrun's before and after the group."""
+    if distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))
 
 
 def world() -> int:
@@ -91,7 +93,7 @@ def agree(seed: int) -> int:
 
 def own_seed(seed: int) -> int:
     """A seed of this process's own; the first one keeps the run's."""
-    if is_first():
+    if world() == 1 or is_first():
         return seed
     words = sampling.stream(seed, "rank", rank()).integers(0, 2**32, size=4)
     return sum(int(word) << (32 * i) for i, word in enumerate(words))

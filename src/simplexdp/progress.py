@@ -50,7 +50,7 @@ def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
         yield StepBar(bar, total, done)
 
 
-def bars() -> Progress:
+def bars(show: bool = True) -> Progress:
     """The one style of progress bar."""
     return Progress(
         TextColumn("{task.description}"),
@@ -61,4 +61,5 @@ def bars() -> Progress:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         refresh_per_second=4,
+        disable=not show,
     )

@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from . import checkpoint, data, progress, sampling
+from . import checkpoint, data, distributed, progress, sampling
 from .data.augment import augment
 from .runs import RunFolder, version
 from .settings import Settings
@@ -72,7 +72,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     def elapsed() -> float:
         return seconds_before + time.monotonic() - began
 
-    with progress.steps(job.steps, start, show_progress) as bar:
+    with progress.steps(job.steps, start, show_progress and distributed.is_first()) as bar:
         for step, (inputs, labels) in enumerate(_batches(job, start), start):
             torch.manual_seed(int(sampling.stream(seed, "torch", step).integers(2**63)))
             job.model.train()
@@ -133,10 +133,12 @@ def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
 
     def prepare(step: int) -> tuple[Tensor, Tensor]:
         rng = sampling.stream(job.seed, "batch", step)
-        indices = sampling.poisson_batch(len(split.labels), job.sample_rate, rng)
+        indices = distributed.shard(
+            sampling.poisson_batch(len(split.labels), job.sample_rate, rng)
+        )
         inputs, labels = _tensors(split, indices, settings.device)
         if settings.augment:
-            rng = sampling.stream(job.seed, "augment", step)
+            rng = sampling.stream(distributed.own_seed(job.seed), "augment", step)
             inputs = augment(inputs, settings.augment, rng)
         return inputs, labels
 
@@ -175,12 +177,15 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
         job.optimizer.load_state_dict(dict(saved.optimizer))
     for name, value in saved.extra.items():
         job.extra[name].copy_(value)
-    run.cut_metrics(saved.step)
+    if distributed.is_first():
+        run.cut_metrics(saved.step)
     job.on_resume(saved.step)
     return saved.step, saved.seconds
 
 
 def _save(job: Job, run: RunFolder, step: int, seconds: float) -> None:
+    if not distributed.is_first():
+        return
     checkpoint.write(
         run.checkpoint,
         step=step,
@@ -201,7 +206,7 @@ def _log(
     accuracy: float,
     seconds: float,
 ) -> None:
-    if run is None:
+    if run is None or not distributed.is_first():
         return
     record: dict[str, float | None] = {
         "step": step,

@@ -11,10 +11,10 @@ from typing import Any
 
 import typer
 
-from . import budget, data, train  # each registers its commands
+from . import budget, data, studies, train  # each registers its commands
 from .shell import app
 
-__all__ = ["app", "budget", "data", "main", "train"]
+__all__ = ["app", "budget", "data", "main", "studies", "train"]
 
 # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
 CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .. import data, runs
+from .. import data, distributed, runs
 from ..ledger import Ledger
 from ..settings import Settings
 from .outcome import Outcome, finite
@@ -23,6 +23,8 @@ METHODS = {
     "gaussian-features": "gaussian_features",
     "plain": "plain",
 }
+
+SEVERAL_PROCESSES = ("dirichlet", "plain")  # what torchrun can train
 
 
 class Method(Protocol):
@@ -58,31 +60,51 @@ def run(
     With a ledger, the run's whole cost is reserved before its first step, and a run that would
     exceed the data set's budget is refused.
     """
-    train = method(settings.method)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if dataset is None:
         dataset = data.load(settings.data, **settings.data_options)
+    with distributed.group(settings.device):
+        return _run(settings, out, resume, show_progress, dataset, ledger)
+
+
+def _run(
+    settings: Settings,
+    out: Path | None,
+    resume: bool,
+    show_progress: bool,
+    dataset: data.Dataset,
+    ledger: Ledger | None,
+) -> tuple[Outcome, runs.RunFolder]:
+    train = method(settings.method)
+    if distributed.world() > 1 and (out is None or settings.method not in SEVERAL_PROCESSES):
+        raise ValueError(
+            f"training in {distributed.world()} processes needs --out, a folder that all of them "
+            f"see, and a method that can: {', '.join(SEVERAL_PROCESSES)}"
+        )
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
         folder = runs.RunFolder.open(out)
         if folder.finished():
             raise ValueError(f"{out} is finished; there is nothing to resume")
-    else:
+    elif distributed.is_first() or out is None:
         folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
-    folder.ledger, folder.resumed = ledger, resume
+    else:
+        folder = runs.RunFolder(out)  # the first process makes it
+    folder.ledger, folder.resumed = (ledger if distributed.is_first() else None), resume
     try:
         outcome = train(settings, dataset, folder, show_progress)
     except ValueError:
         # Refused before the first step: nothing was spent, so nothing is left behind.
-        if not resume and not folder.checkpoint.exists():
+        if not resume and distributed.is_first() and not folder.checkpoint.exists():
             folder.discard()
         raise
-    folder.save_model(outcome.model)
-    folder.save_outcome(summary(settings, outcome, folder))
-    folder.save_statement(outcome.statement)
-    folder.checkpoint.unlink(missing_ok=True)
+    if distributed.is_first():
+        folder.save_model(outcome.model)
+        folder.save_outcome(summary(settings, outcome, folder))
+        folder.save_statement(outcome.statement)
+        folder.checkpoint.unlink(missing_ok=True)
     return outcome, folder
 
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from torch import Tensor
 
-from .. import accounting, data, ledger, mechanism, models, training
+from .. import accounting, data, distributed, ledger, mechanism, models, training
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
@@ -22,7 +22,7 @@ def train(
     assumptions in the statement.  It does not cover the released weights.
     """
     records = len(dataset.train.labels)
-    seed = seed_of(settings, run)
+    seed = distributed.agree(seed_of(settings, run))
     plan = Plan(
         settings.epsilon,
         settings.delta,
@@ -32,21 +32,23 @@ def train(
         alpha=settings.alpha,
         accountant=settings.accountant,
         estimator=cast(mechanism.Estimator, settings.estimator),
-        seed=seed,
+        seed=distributed.own_seed(seed),  # for the noise; the batches follow the run's seed
     )
     plan.seed_known = settings.seed is not None
     name, model = model_for(settings, dataset, seed)
     lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
     criterion = plan.loss()
+    parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
         plan.begin_step(len(labels))
-        if len(labels) == 0:
+        records_in_batch = distributed.batch_records(len(labels))
+        if records_in_batch == 0:
             return None  # an empty batch is a step that changes nothing
         optimizer.zero_grad(set_to_none=True)
-        loss = criterion(model(inputs), labels)
-        loss.backward()
+        loss = criterion(distributed.forward(parallel, inputs), labels)
+        distributed.backward(loss, len(labels), records_in_batch)
         optimizer.step()
         return float(loss.detach())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from .. import data, ledger, training
+from .. import data, distributed, ledger, training
 from ..plan import EFFECTIVE_LEARNING_RATE, schedule
 from ..runs import RunFolder
 from ..settings import Settings
@@ -18,7 +18,7 @@ def train(
 ) -> Outcome:
     """Train on the cross entropy, with the batches and the optimizer of Algorithm 1."""
     records = len(dataset.train.labels)
-    seed = seed_of(settings, run)
+    seed = distributed.agree(seed_of(settings, run))
     batch_size, steps = schedule(
         records,
         settings.epsilon,
@@ -30,13 +30,16 @@ def train(
     name, model = model_for(settings, dataset, seed)
     lr = settings.lr if settings.lr is not None else EFFECTIVE_LEARNING_RATE
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
+    parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
-        if len(labels) == 0:
+        records_in_batch = distributed.batch_records(len(labels))
+        if records_in_batch == 0:
             return None
         optimizer.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(model(inputs), labels)
-        loss.backward()
+        logits = distributed.forward(parallel, inputs)
+        loss = functional.cross_entropy(logits, labels) if len(labels) else logits.sum() * 0.0
+        distributed.backward(loss, len(labels), records_in_batch)
         optimizer.step()
         return float(loss.detach())
 

@@ -1,0 +1,144 @@
+"""Can an input be read off an update?  In a linear first layer it is a ratio of two changes.
+
+For one record the gradient of the first weights is δ·xᵀ and that of the bias is δ, so in every
+row of the layer ΔW/Δb = x: the noise of Algorithm 1 changes δ and nothing else.  In a batch a row
+gives Σ_k δ_k·x_k / Σ_k δ_k, which is one input wherever only one record has δ_k ≠ 0; behind ReLU
+many hidden units are active for a single record of the batch.  Two rows that give the same input
+are the sign of that, which the attacker sees without knowing any input.
+
+The same ratio is taken for the methods that add noise to what they release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from .. import data, sampling
+from ..settings import Settings
+from . import crafting, shadow
+
+Array = npt.NDArray[np.float64]
+
+# Two rows show one and the same record if they agree this closely; inputs lie in [-1, 1].
+AGREEMENT = 1e-2
+RECOVERED = 0.05
+LIMIT = 1.5
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The true inputs of a batch, and for each the nearest of the attacker's candidates."""
+
+    method: str
+    originals: Array  # (records, features), in the scale of the model's input
+    recovered: Array
+    errors: Array  # root mean square over features
+    candidates: int
+
+    @property
+    def exact(self) -> int:
+        """How many records were recovered to within `RECOVERED`, root mean square."""
+        return int((self.errors < RECOVERED).sum())
+
+
+def ratios(change_weight: Array, change_bias: Array) -> Array:
+    """ΔW/Δb row by row, for the rows that moved, those that moved most first."""
+    order = np.argsort(-np.abs(change_bias))
+    order = order[np.abs(change_bias[order]) > 0]
+    return np.asarray(change_weight[order] / change_bias[order, None])
+
+
+def candidates(rows: Array, batch: bool) -> Array:
+    """What the attacker believes to be inputs.
+
+    From one record: the row that moved most.  From a batch: every row that agrees with another
+    one, once each; where there is none, the rows that look most like an input.
+    """
+    if len(rows) == 0:
+        return rows
+    if not batch:
+        return rows[:1]
+    sane = rows[np.abs(rows).max(axis=1) <= LIMIT]
+    found: list[Array] = []
+    for k, row in enumerate(sane):
+        near = _distance(sane, row) < AGREEMENT
+        near[k] = False
+        new = all(float(_distance(other[None], row)[0]) >= 2 * AGREEMENT for other in found)
+        if near.any() and new:
+            found.append(row)
+    return np.array(found) if found else rows[:20]
+
+
+def attack(
+    settings: Settings, dataset: data.Dataset, records: int, rng: np.random.Generator
+) -> Attack:
+    """Train one step of the method on so many records and read its update.
+
+    Algorithm 1, plain training and DP-SGD make one step on a batch of `records`; `certified` has
+    full batches, so its data set is the batch.
+    """
+    batch, single = _one_batch(settings, dataset, records, rng)
+    result = shadow.train(single, batch.dataset, batch.seed)
+    before, after = shadow.first_layer(result.initial), shadow.first_layer(result.final)
+    if not isinstance(before, nn.Linear):
+        raise ValueError(
+            "the reconstruction needs a linear first layer; give --model mlp or logistic"
+        )
+    weight = _change(before.weight, after.weight)
+    bias = _change(before.bias, after.bias)
+    found = candidates(ratios(weight, bias), records > 1)
+    originals = batch.dataset.train.inputs[batch.members].reshape(len(batch.members), -1)
+    return _compare(settings.method, originals.astype(np.float64), found)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    dataset: data.Dataset
+    members: npt.NDArray[np.int64]
+    seed: int
+
+
+def _one_batch(
+    settings: Settings, dataset: data.Dataset, records: int, rng: np.random.Generator
+) -> tuple[_Batch, Settings]:
+    """A seed whose first Poisson batch has `records` members of a small data set."""
+    size = max(8, 4 * records)
+    small = crafting.subset(dataset, size, rng)
+    single = dataclasses.replace(
+        settings, batch_size=records, steps=1, epochs=None, augment=(), epsilon=settings.epsilon
+    )
+    if settings.method == "certified":
+        kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
+        small = dataclasses.replace(small, train=kept)
+        single = dataclasses.replace(single, batch_size=None)
+        return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
+    while True:
+        seed = int(rng.integers(2**62))
+        members = sampling.poisson_batch(size, records / size, sampling.stream(seed, "batch", 0))
+        if len(members) == records:
+            return _Batch(small, members, seed), single
+
+
+def _compare(method: str, originals: Array, found: Array) -> Attack:
+    width = originals.shape[1]
+    if len(found) == 0 or found.shape[1] != width:
+        recovered = np.zeros_like(originals)
+    else:
+        nearest = [int(np.argmin(_distance(found, x))) for x in originals]
+        recovered = found[nearest]
+    errors = np.sqrt(((recovered - originals) ** 2).mean(axis=1))
+    return Attack(method, originals, recovered, errors, len(found))
+
+
+def _distance(rows: Array, row: Array) -> Array:
+    return np.asarray(np.sqrt(((rows - row) ** 2).mean(axis=1)))
+
+
+def _change(before: Any, after: Any) -> Array:
+    return np.asarray((after - before).detach().double().numpy())

@@ -1,0 +1,141 @@
+"""Several methods on one data set at one budget, side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import data, methods, progress, runs
+from .settings import Settings
+
+DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plain")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method's line of the comparison; accuracies are shares, one for each seed."""
+
+    method: str
+    model: str
+    accuracies: tuple[float, ...]
+    seconds: float
+    epsilon: float | None
+    delta: float | None
+    accountant: str
+    covers_weights: bool
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.accuracies)
+
+    @property
+    def deviation(self) -> float | None:
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
+
+
+def compare(
+    settings: Settings,
+    names: Sequence[str] = DEFAULT_METHODS,
+    seeds: int = 3,
+    show_progress: bool = False,
+) -> list[Row]:
+    """Train every method once for each seed; nothing is written but what the caller writes."""
+    if seeds < 1:
+        raise ValueError(f"the number of seeds is {seeds}; at least 1 is needed")
+    trainers = {name: methods.method(name) for name in names}  # refuses unknown names first
+    dataset = data.load(settings.data, **settings.data_options)
+    rows = []
+    with progress.bars(show_progress) as bar:
+        task = bar.add_task("comparing", total=len(trainers) * seeds)
+        for name, train in trainers.items():
+            outcomes = []
+            for seed in range(seeds):
+                bar.update(task, description=f"{name}, seed {seed}")
+                chosen = dataclasses.replace(settings, method=name, seed=seed)
+                outcomes.append(train(chosen, dataset, None))
+                bar.advance(task)
+            statement = outcomes[0].statement
+            rows.append(
+                Row(
+                    method=name,
+                    model=outcomes[0].model_name,
+                    accuracies=tuple(outcome.accuracy for outcome in outcomes),
+                    seconds=statistics.fmean(outcome.seconds for outcome in outcomes),
+                    epsilon=statement.epsilon,
+                    delta=statement.delta,
+                    accountant=statement.accountant,
+                    covers_weights=statement.covers_weights,
+                )
+            )
+    return rows
+
+
+def to_json(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
+    """The comparison as data."""
+    return {
+        "data": settings.data,
+        "epsilon": settings.epsilon,
+        "delta": settings.delta,
+        "methods": [
+            {**dataclasses.asdict(row), "accuracy": row.mean, "deviation": row.deviation}
+            for row in rows
+        ],
+        "version": runs.version(),
+        "machine": runs.machine(),
+    }
+
+
+def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str:
+    """The comparison as a Markdown table."""
+    head = ["method", "model", "accuracy", "seconds", "ε", "accountant", "covers the weights"]
+    lines = [[*head, *(["audit"] if audits else [])]]
+    lines.append(["---"] * len(lines[0]))
+    for row in rows:
+        spread = "" if row.deviation is None else f" ± {100 * row.deviation:.2f}"
+        cells = [
+            row.method,
+            row.model,
+            f"{100 * row.mean:.2f} %{spread}",
+            f"{row.seconds:.1f}",
+            "none" if row.epsilon is None else f"{row.epsilon:.3g}",
+            row.accountant,
+            "yes" if row.covers_weights else "no",
+        ]
+        lines.append([*cells, *([audits.get(row.method, "")] if audits else [])])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
+    """Accuracy of each method; a filled bar where the figure covers the released weights."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 0.6 * len(rows) + 1.4), layout="constrained")
+    names = [f"{row.method} ({row.model})" for row in rows]
+    bars = axes.barh(
+        names,
+        [100 * row.mean for row in rows],
+        xerr=[100 * (row.deviation or 0.0) for row in rows],
+        color=["#2a6f97" if row.covers_weights else "white" for row in rows],
+        edgecolor="#2a6f97",
+        capsize=3,
+    )
+    axes.bar_label(bars, fmt="%.1f", padding=6)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 108)
+    axes.set_xlabel("test accuracy (%)")
+    axes.set_title(
+        f"{settings.data} at ε = {settings.epsilon:g}, δ = {settings.delta:g}\n"
+        "filled: the figure covers the released weights; hollow: it does not",
+        fontsize=10,
+    )
+    figure.savefig(path)
+    pyplot.close(figure)
