@@ -14,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import distributed as torch_distributed
-from torch import multiprocessing
 
 from simplexdp import data, distributed, mechanism, methods, runs, sampling
 from simplexdp.settings import Settings
@@ -41,6 +40,7 @@ def fixed_noise(logits, labels, r, alpha, rng, estimator="marginal"):
 
 
 def one_of_two(rank: int, folder: str, settings: Settings) -> None:
+    """What each of the two processes does; this file is their program."""
     torch.set_num_threads(1)
     torch_distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
@@ -59,7 +59,12 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
 @pytest.mark.parametrize("method", ["plain", "dirichlet"])
 def test_two_processes_give_the_weights_of_one(method, tmp_path, monkeypatch):
     settings = dataclasses.replace(SETTINGS, method=method)
-    multiprocessing.spawn(one_of_two, (str(tmp_path), settings), nprocs=2)
+    configuration = json.dumps(settings.to_json())
+    both = [
+        subprocess.Popen([sys.executable, __file__, str(rank), str(tmp_path), configuration])
+        for rank in range(2)
+    ]
+    assert [process.wait(timeout=600) for process in both] == [0, 0]
     monkeypatch.setattr(mechanism, "perturbed_nll", fixed_noise)
     alone = methods.method(method)(settings, images(), None)
     wanted = torch.cat([p.detach().flatten() for p in alone.model.parameters()]).numpy()
@@ -141,15 +146,15 @@ def test_an_empty_shard_leaves_running_statistics_alone():
 def test_torchrun_trains_into_one_folder(tmp_path):
     """The command line under torchrun: a secret seed, one folder, one accountant."""
     arguments = ["--steps", "40", "--batch-size", "8", "--quiet", "--out", str(tmp_path / "run")]
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        + ["-m", "simplexdp", "train", *arguments],
+        [sys.executable, "-m", *torchrun, "-m", "simplexdp", "train", *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "SIMPLEXDP_LEDGER": str(tmp_path / "ledger")},
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     folder = runs.RunFolder.open(tmp_path / "run")
@@ -167,3 +172,7 @@ def test_several_processes_need_a_folder_and_a_method_that_can(monkeypatch, tmp_
     monkeypatch.setattr(distributed, "world", lambda: 2)
     with pytest.raises(ValueError, match="needs --out"):
         methods.run(SETTINGS, None, dataset=images())
+
+
+if __name__ == "__main__":
+    one_of_two(int(sys.argv[1]), sys.argv[2], Settings.from_json(json.loads(sys.argv[3])))

@@ -131,7 +131,7 @@ def backward(loss: Tensor, here: int, everywhere: int) -> None:
     """
     if world() > 1:
         loss = loss * (world() * here / everywhere)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
 
 
 def wait() -> None:

@@ -46,6 +46,7 @@ class Job:
     optimizer: torch.optim.Optimizer | None = None
     epsilon_spent: Callable[[int], float | None] = lambda step: None
     on_resume: Callable[[int], None] = lambda step: None
+    channels_last: bool = True  # off for Opacus, whose per-example gradients it falsifies
     evaluated: nn.Module | None = None  # averaged weights, where they are what is released
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # further state, changed in place
 
@@ -109,7 +110,7 @@ def evaluate(model: nn.Module, split: data.Split, settings: Settings, size: int 
     with torch.no_grad():
         for first in range(0, len(split.labels), size):
             inputs, labels = _tensors(split, slice(first, first + size), settings.device)
-            right += int((model(inputs).argmax(1) == labels).sum())
+            right += int((model(to_network(inputs)).argmax(1) == labels).sum())
     return right / len(split.labels)
 
 
@@ -137,10 +138,10 @@ def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
             sampling.poisson_batch(len(split.labels), job.sample_rate, rng)
         )
         inputs, labels = _tensors(split, indices, settings.device)
-        if settings.augment:
+        if settings.augment:  # before scaling, so that a crop is padded with black
             rng = sampling.stream(distributed.own_seed(job.seed), "augment", step)
             inputs = augment(inputs, settings.augment, rng)
-        return inputs, labels
+        return to_network(inputs, job.channels_last), labels
 
     if settings.workers < 1:
         yield from map(prepare, range(start, job.steps))
@@ -159,10 +160,15 @@ def _tensors(
     split: data.Split, rows: sampling.Indices | slice, device: str
 ) -> tuple[Tensor, Tensor]:
     inputs = torch.from_numpy(split.inputs[rows].copy()).to(device)
-    inputs = data.to_model_input(inputs)
-    if inputs.ndim == 4:
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
     return inputs, torch.from_numpy(split.labels[rows].copy()).to(device)
+
+
+def to_network(inputs: Tensor, channels_last: bool = True) -> Tensor:
+    """Scaled inputs in the layout that convolutions are fastest with."""
+    inputs = data.to_model_input(inputs)
+    if inputs.ndim == 4 and channels_last:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return inputs
 
 
 def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:

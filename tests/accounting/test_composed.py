@@ -101,14 +101,12 @@ def test_never_above_the_exact_renyi_figure():
     assert 0.85 * best < figure < best
 
 
-@pytest.mark.parametrize(
-    ("r", "looser"), [(0.235, 0.62), (0.404, 1.04), (0.679, 1.85), (0.903, 2.69)]
-)
+@pytest.mark.parametrize(("r", "looser"), [(0.235, 0.62), (0.903, 2.69)])
 def test_rounding_every_loss_up_gives_the_looser_figures(r, looser):
     """The often quoted 0.62 … 2.69 are this distribution with each step's loss rounded up to a
     multiple of 1e-5, which adds about T·1e-5/2 = 0.1; connecting the dots does not pay that."""
     interval, q, steps = 1e-5, 0.005, 20_000
-    k = np.arange(-510, 300_000)
+    k = np.arange(-510, round(4 * r**3 / interval) + 20_000)
     inside = 1 + np.expm1(k * interval) / q
     edges = np.where(inside > 0, np.log(np.maximum(inside, 1e-300)), -np.inf)
     p, base = vertex_masses(np.append(edges, np.inf), r, 3.0)
@@ -123,7 +121,7 @@ def test_rounding_every_loss_up_gives_the_looser_figures(r, looser):
 
 
 @pytest.mark.parametrize("name", ["pld", "visible-pld"])
-@pytest.mark.parametrize("epsilon", [0.8, 4.0])
+@pytest.mark.parametrize("epsilon", [1.0])
 def test_calibration_is_on_the_safe_side(name, epsilon):
     found = calibrate(name, epsilon=epsilon, **CIFAR10)
     assert found.order is None

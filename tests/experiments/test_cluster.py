@@ -68,7 +68,7 @@ def work(steps: tuple[int, ...]) -> list[sweep.Work]:
 
 def kill_the_worker_of(key: str, trace: Path, run_root: Path) -> None:
     """Wait until the run has a checkpoint with steps in it, then kill -9 its process."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         if (run_root / key / "metrics.jsonl").exists():
             os.kill(int((trace / key).read_text().split()[0]), signal.SIGKILL)

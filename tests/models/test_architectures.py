@@ -217,6 +217,7 @@ def test_groups_hold_at_least_four_channels(channels: int, groups: int) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in models.names() if name != "wrn-40-4"])
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_opacus_gradients_are_those_of_each_record(name: str) -> None:
     """Per-example gradients of the private library against one backward pass a record.
 

@@ -44,7 +44,7 @@ def test_a_point_is_the_accountants_figure(found):
 
 
 def test_the_file(tmp_path):
-    path = plot_accountants(tmp_path / "chart.png", r=0.3, sample_rate=0.01, steps=50)
+    path = plot_accountants(tmp_path / "chart.png", r=0.3, sample_rate=0.01, steps=50, points=2)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

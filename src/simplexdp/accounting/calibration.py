@@ -153,10 +153,12 @@ def largest_sample_rate(
     check_alpha(alpha)
     least = r if r is not None else _SMALLEST_RATIO * alpha
     check_r(least, alpha)
-    low, high = 1e-12, 1.0 - 1e-9
-    check_schedule(low, steps)
+    rate = 0.5
+    check_schedule(rate, steps)
 
     def within(sample_rate: float) -> bool:
+        if r is None and accountant in ("theorem1", "exact"):
+            return renyi.subsampling_floor(sample_rate, int(steps), delta).epsilon < epsilon
         cost = COMPUTE[accountant](
             r=least,
             alpha=alpha,
@@ -167,9 +169,13 @@ def largest_sample_rate(
         )
         return cost.epsilon <= epsilon
 
-    if not within(low):
-        return None
-    return high if within(high) else largest_within(within, low, high, 1e-4)
+    if within(1.0 - 1e-9):
+        return 1.0 - 1e-9
+    while not within(rate):
+        rate /= 2.0
+        if rate < 1e-12:
+            return None
+    return largest_within(within, rate, min(2.0 * rate, 1.0 - 1e-9), 1e-4)
 
 
 def _too_small(

@@ -225,10 +225,9 @@ def pld(
     """The vertex pair's privacy loss distribution under hidden participation.
 
     Formal guarantee
-        As `theorem1`, under the same assumptions and one more: that the vertex pair dominates
-        every pair of softmax outputs in every hockey-stick divergence. That is proved for two
-        classes and for outputs that differ in two coordinates, and verified numerically, not
-        proved, beyond (docs/dominance.md).
+        As `theorem1`, under the same assumptions, for α ≥ ½: the vertex pair then dominates every
+        pair of softmax outputs in every hockey-stick divergence. For α < ½ dominance is verified
+        numerically and not proved. Source: docs/dominance.md.
     """
     return _cost(HIDDEN, r, alpha, sample_rate, steps, delta, target)
 

@@ -92,8 +92,8 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         The figure bounds the composition of all events under the neighbouring relation. For
         Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
         means that the null record emits the draw of some fixed softmax output, and dominance of
-        the vertex pair is proved for two classes and verified numerically beyond
-        (docs/dominance.md). Every rounding and truncation is pessimistic.
+        the vertex pair is proved for α ≥ ½ and verified numerically below (docs/dominance.md).
+        Every rounding and truncation is pessimistic.
     """
 
     _pld: Any

@@ -1,0 +1,16 @@
+"""What leaks?  Attacks on what was trained, and lower bounds on ε beside the claim.
+
+    audit.run(Settings(method="dirichlet"), attack="canary")   # one attack on one method
+    audit.table()                                              # all methods on the digits
+
+Rooms: bounds (how large must ε be), claims (in which relation is the claim held), crafting (which
+inputs are planted), schedules (how much is trained), shadow (one attacked training), canary,
+one_run, membership and reconstruct (the attacks), attacks (one result in one form), table.
+"""
+
+from __future__ import annotations
+
+from .attacks import ATTACKS, attach, run
+from .table import as_text, place, table, to_markdown
+
+__all__ = ["ATTACKS", "as_text", "attach", "place", "run", "table", "to_markdown"]

@@ -16,7 +16,6 @@ inputs of a pair differ; its threshold is chosen on half of the trials.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -26,14 +25,9 @@ from torch import nn
 
 from .. import data
 from ..settings import Settings
-from . import bounds, claims, crafting, shadow
+from . import bounds, claims, crafting, schedules, shadow
 
-# Trainings are small: what is tested is the mechanism, which is calibrated anew to the budget.
-RECORDS = 100
-STEPS = 10
-SAMPLE_RATE = 0.3
 TRIALS = 400
-EXACT_METHODS = ("dirichlet", "plain")
 
 
 def audit(
@@ -45,10 +39,11 @@ def audit(
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Train `trials` times, half of them with the first input of a pair, and bound ε."""
-    exact = settings.method in EXACT_METHODS
+    exact = settings.method in schedules.NOISELESS
     bounds.require_trials(trials, settings.epsilon, settings.delta, confidence)
-    small = small_settings(settings)
-    planted = plant(small, crafting.subset(dataset, min(RECORDS, len(dataset.train)), rng), rng)
+    records = min(schedules.CANARY_RECORDS, len(dataset.train))
+    small = schedules.canary(settings, records)
+    planted = plant(small, crafting.subset(dataset, records, rng), rng)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
     last: shadow.Shadow | None = None
@@ -69,31 +64,17 @@ def audit(
         "true_positive_rate": bound.true_positive_rate,
         "false_positive_rate": bound.false_positive_rate,
         "distinguisher": _name(exact, last.initial),
+        "covers_weights": last.statement.covers_weights,
         "claim": claim.to_json(),
-        "schedule": schedule(last, len(planted.dataset.train)),
+        "schedule": schedules.used(last, len(planted.dataset.train)),
     }
 
 
-def small_settings(settings: Settings) -> Settings:
-    """The same method and budget on a schedule that is cheap to repeat."""
-    steps = settings.steps if settings.steps is not None and settings.steps < STEPS else STEPS
-    return dataclasses.replace(
-        settings,
-        batch_size=round(RECORDS * SAMPLE_RATE),
-        steps=steps,
-        epochs=None,
-        augment=(),
-    )
-
-
-def plant(
-    settings: Settings, dataset: data.Dataset, rng: np.random.Generator
-) -> crafting.Planted:
+def plant(settings: Settings, dataset: data.Dataset, rng: np.random.Generator) -> crafting.Planted:
     """The pair that suits the method and the model's first layer."""
-    if settings.method not in EXACT_METHODS:
-        return crafting.opposites(dataset, 1, rng)
-    model = shadow.model_for(settings, dataset, 0)[1]
-    if isinstance(shadow.first_layer(model), nn.Conv2d):
+    if settings.method not in schedules.NOISELESS:
+        return crafting.contrasts(dataset, 1, rng)
+    if isinstance(shadow.first_layer(shadow.untrained(settings, dataset, 0)), nn.Conv2d):
         return crafting.blank_images(dataset, rng)
     return crafting.unlit_pixel(dataset, rng)
 
@@ -116,21 +97,10 @@ def moved(result: shadow.Shadow, pair: crafting.Pair) -> float:
 
 def projection(result: shadow.Shadow, pair: crafting.Pair) -> float:
     """How far the weights went against the gradient of the first input, rather than the second."""
-    direction = shadow.gradient(result.initial, pair.first, pair.label) - shadow.gradient(
-        result.initial, pair.second, pair.label
-    )
-    return -float(torch.dot(shadow.movement(result), direction) / direction.norm())
-
-
-def schedule(result: shadow.Shadow, records: int) -> dict[str, Any]:
-    """What was trained, for the record."""
-    chosen = {k: result.chosen.get(k) for k in ("batch_size", "r", "noise_multiplier")}
-    return {
-        "records": records,
-        "steps": result.statement.steps,
-        "sampling": result.statement.sampling,
-        **{k: v for k, v in chosen.items() if v is not None},
-    }
+    look = shadow.parameters
+    first = shadow.gradient(result.initial, pair.first, pair.label, look)
+    direction = first - shadow.gradient(result.initial, pair.second, pair.label, look)
+    return -float(torch.dot(shadow.movement(result, look), direction) / direction.norm())
 
 
 def _name(exact: bool, model: nn.Module) -> str:

@@ -58,9 +58,7 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
     if is_one_gaussian(statement):
         mu = calibrate_mu(epsilon, claimed_delta)
         doubled = gaussian_epsilon(2.0 * mu, claimed_delta)
-        return Claim(
-            doubled, claimed_delta, PAIRS, f"one Gaussian mechanism, μ = {mu:.4g} doubled"
-        )
+        return Claim(doubled, claimed_delta, PAIRS, f"one Gaussian mechanism, μ = {mu:.4g} doubled")
     return Claim(
         2.0 * epsilon,
         (1.0 + math.exp(epsilon)) * claimed_delta,

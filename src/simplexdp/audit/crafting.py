@@ -132,6 +132,24 @@ def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
     return Planted(_blank(dataset, pixels), tuple(pairs[k] for k in kept))
 
 
+def contrasts(dataset: data.Dataset, canaries: int, rng: np.random.Generator) -> Planted:
+    """Pairs of opposite inputs with every pixel at random lit or dark: the largest gradients.
+
+    Nothing of the other records is changed.
+    """
+    if canaries > len(dataset.train):
+        raise ValueError(
+            f"{canaries} canaries do not fit into {len(dataset.train)} records; "
+            "give a smaller --trials"
+        )
+    pairs = []
+    for record in rng.permutation(len(dataset.train))[:canaries]:
+        first = rng.choice([-LIT, LIT], size=dataset.input_shape).astype(np.float32)
+        label = int(dataset.train.labels[record])
+        pairs.append(Pair(int(record), label, first, -first, (0, 0)))
+    return Planted(dataset, tuple(pairs))
+
+
 def rarest(dataset: data.Dataset, count: int) -> Indices:
     """The features that differ from their most common value in the fewest training records."""
     inputs = dataset.train.inputs.reshape(len(dataset.train), -1)

@@ -12,7 +12,9 @@ The same ratio is taken for the methods that add noise to what they release.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,13 @@ def candidates(rows: Array, batch: bool) -> Array:
     return np.array(found) if found else rows[:20]
 
 
+def stretched(rows: Array) -> Array:
+    """Rows scaled to fill the range of an input, with either sign."""
+    size = np.abs(rows).max(axis=1, keepdims=True)
+    scaled = rows / np.maximum(size, 1e-30)
+    return np.concatenate([scaled, -scaled])
+
+
 def attack(
     settings: Settings, dataset: data.Dataset, records: int, rng: np.random.Generator
 ) -> Attack:
@@ -91,8 +100,12 @@ def attack(
             "the reconstruction needs a linear first layer; give --model mlp or logistic"
         )
     weight = _change(before.weight, after.weight)
-    bias = _change(before.bias, after.bias)
-    found = candidates(ratios(weight, bias), records > 1)
+    if settings.method == "certified":
+        # Its bias is the public class shares, so the rows of the weights are what there is.
+        found = stretched(weight)
+    else:
+        bias = _change(before.bias, after.bias)
+        found = candidates(ratios(weight, bias), records > 1)
     originals = batch.dataset.train.inputs[batch.members].reshape(len(batch.members), -1)
     return _compare(settings.method, originals.astype(np.float64), found)
 
@@ -110,19 +123,58 @@ def _one_batch(
     """A seed whose first Poisson batch has `records` members of a small data set."""
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
-    single = dataclasses.replace(
-        settings, batch_size=records, steps=1, epochs=None, augment=(), epsilon=settings.epsilon
-    )
+    single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
     if settings.method == "certified":
         kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
         small = dataclasses.replace(small, train=kept)
-        single = dataclasses.replace(single, batch_size=None)
+        single = dataclasses.replace(
+            single, batch_size=None, options={"features": "columns", **settings.options}
+        )
         return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
     while True:
         seed = int(rng.integers(2**62))
         members = sampling.poisson_batch(size, records / size, sampling.stream(seed, "batch", 0))
         if len(members) == records:
             return _Batch(small, members, seed), single
+
+
+def summary(found: Attack) -> dict[str, Any]:
+    """What the attack achieved, without any input in it."""
+    return {
+        "epsilon_lower": None,
+        "trials": len(found.originals),
+        "recovered": found.exact,
+        "candidates": found.candidates,
+        "root_mean_square_error": [round(float(e), 6) for e in found.errors],
+    }
+
+
+def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: int = 8) -> None:
+    """Originals in the first row; below, what each method's update gave away."""
+    from matplotlib.figure import Figure
+
+    columns = min(most, *(len(found.originals) for found in attacks))
+    rows = 2 * len(attacks)
+    figure = Figure(figsize=(1.0 * columns + 1.4, 0.95 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for k, found in enumerate(attacks):
+        title = {"dirichlet": "Algorithm 1", "dpsgd": "DP-SGD"}.get(found.method, found.method)
+        for row, inputs, name in (
+            (2 * k, found.originals, "original"),
+            (2 * k + 1, found.recovered, f"from {title}"),
+        ):
+            for column in range(columns):
+                axes = grid[row][column]
+                axes.imshow(_picture(inputs[column], shape), cmap="gray", vmin=0.0, vmax=1.0)
+                axes.set(xticks=[], yticks=[])
+            grid[row][0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def _picture(row: Array, shape: tuple[int, ...]) -> Array:
+    channels, height, width = shape if len(shape) == 3 else (1, 1, int(np.prod(shape)))
+    image = np.clip((row.reshape(channels, height, width) + 1.0) / 2.0, 0.0, 1.0)
+    return np.asarray(image[0] if channels == 1 else image.transpose(1, 2, 0))
 
 
 def _compare(method: str, originals: Array, found: Array) -> Attack:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,13 @@ def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
             for parameter in initial.parameters():
                 parameter.zero_()
     else:
-        initial = model_for(settings, dataset, seed)[1].eval()
+        initial = untrained(settings, dataset, seed)
     return Shadow(initial, final, outcome.statement, outcome.chosen)
+
+
+def untrained(settings: Settings, dataset: data.Dataset, seed: int) -> nn.Module:
+    """The network before its first step, as the methods build it."""
+    return model_for(settings, dataset, seed)[1].eval()
 
 
 def seeds(count: int, rng: np.random.Generator) -> list[int]:
@@ -64,7 +70,7 @@ def losses(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) ->
         found = functional.cross_entropy(
             logits, torch.as_tensor(np.asarray(labels)), reduction="none"
         )
-    return found.numpy()
+    return np.asarray(found.numpy())
 
 
 def confidences(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) -> Array:
@@ -74,32 +80,46 @@ def confidences(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLik
         truth = torch.as_tensor(np.asarray(labels))[:, None]
         own = logits.gather(1, truth)[:, 0]
         others = logits.scatter(1, truth, -torch.inf).logsumexp(1)
-    return (own - others).numpy()
+    return np.asarray((own - others).numpy())
 
 
-def movement(shadow: Shadow) -> Tensor:
-    """θ_T − θ_0 as one vector."""
-    pairs = zip(parameters(shadow.final), parameters(shadow.initial), strict=True)
+Look = Callable[[nn.Module], list[Tensor]]
+
+
+def movement(shadow: Shadow, look: Look) -> Tensor:
+    """θ_T − θ_0 of the parameters looked at, as one vector."""
+    pairs = zip(look(shadow.final), look(shadow.initial), strict=True)
     return torch.cat([(after - before).detach().double().ravel() for after, before in pairs])
 
 
-def gradient(model: nn.Module, inputs: npt.NDArray[Any], label: int) -> Tensor:
+def gradient(model: nn.Module, inputs: npt.NDArray[Any], label: int, look: Look) -> Tensor:
     """The gradient of one record's cross entropy, in the order of `movement`."""
     batch = torch.from_numpy(np.asarray(inputs, dtype=np.float32))[None]
     loss = functional.cross_entropy(model(batch), torch.tensor([label]))
-    return torch.cat(
-        [g.double().ravel() for g in torch.autograd.grad(loss, parameters(model))]
-    )
+    return torch.cat([g.double().ravel() for g in torch.autograd.grad(loss, look(model))])
 
 
-def parameters(model: nn.Module) -> list[nn.Parameter]:
+def parameters(model: nn.Module) -> list[Tensor]:
     """The trained parameters; a model without any cannot be looked at from within."""
-    found = [p for p in model.parameters() if p.requires_grad]
+    found: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     if not found:
         raise ValueError(
             "this method's model has no trained parameters to look at, so it cannot be audited "
             "white-box; use a black-box attack"
         )
+    return found
+
+
+def first_weights(model: nn.Module) -> list[Tensor]:
+    """The weights of a linear first layer alone, or all parameters of other models.
+
+    Pairs differ in pixels that all other records leave unlit; in a linear first layer their
+    gradients meet nothing else in these columns, while the bias moves for every record.
+    """
+    found = parameters(model)
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            return [module.weight] if isinstance(module, nn.Linear) else found
     return found
 
 

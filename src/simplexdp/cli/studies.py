@@ -46,3 +46,61 @@ def compare(
         "train without --seed for use."
     )
     emit(record, as_json, comparison.to_text(rows) + note)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(help="A table or figure of the paper; any name lists them.")
+    ],
+    seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 1,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Only these budgets; may be given several times.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Only rows whose label has this in it.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Other than the recipe's; labelled so.")] = None,
+    budget_minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many minutes.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster.")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="The cluster's address.")] = None,
+    results: Annotated[Path, typer.Option(help="Where the records are kept.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(help="Where runs live while they train.")] = Path("runs"),
+    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", help="Take a file whose checksum is unknown.")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the original files.")] = None,
+    import_run: Annotated[
+        Path | None, typer.Option(help="File this finished run folder among the results first.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A table or figure of the paper: runs what is missing, resumes what was cut off."""
+    from ..experiments import records
+    from ..experiments import reproduce as reproduction
+
+    if import_run is not None:
+        path = records.import_run(import_run, results)
+        emit({"name": name, "imported": str(path)}, as_json, f"filed as {path}")
+        return
+    summary = reproduction.reproduce(
+        name,
+        seeds=seeds,
+        epsilons=epsilon or None,
+        only=only,
+        steps=steps,
+        budget_minutes=budget_minutes,
+        ray=ray,
+        ray_address=ray_address,
+        results=results,
+        run_root=runs,
+        device=device,
+        threads=threads,
+        allow_unverified=allow_unverified,
+        data_dir=data_dir,
+        show_progress=not quiet,
+    )
+    emit(summary, as_json, reproduction.text_of(summary))

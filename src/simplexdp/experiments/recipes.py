@@ -27,8 +27,9 @@ from simplexdp.settings import Settings
 class Recipe:
     """One published training run; `None` where the source gives no value.
 
-    `epsilons` are the budgets the source reports, `unchecked` the fields and options whose values
-    were not read in the source itself.
+    `epsilons` are the budgets the source reports, `unchecked` the fields and options known
+    to be recollections or choices of ours. The other values of the DP-SGD recipes come from a
+    summary of their sources and were not compared with the articles.
     """
 
     name: str

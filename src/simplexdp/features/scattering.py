@@ -72,7 +72,7 @@ def periodize(spectrum: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 def lowpass_matrix(side: int, stride: int, sigma: float, drop: int) -> torch.Tensor:
-    """The Gaussian low-pass along one axis, sampled every ``stride``, without ``drop`` border cells.
+    """The Gaussian low-pass along one axis, sampled every ``stride``, less ``drop`` border cells.
 
     The 2-D low-pass is isotropic, so it is this matrix on the rows and on the columns.
     """
@@ -141,7 +141,7 @@ def scatter(images: torch.Tensor, scales: int = 2, angles: int = 8) -> torch.Ten
     There are 1 + J·L + L²·J(J−1)/2 paths. They come in Kymatio's order: the zeroth, the first by
     scale and angle, the second by first scale, first angle, second scale, second angle.
     """
-    count, channels, height, width = images.shape
+    count, _, height, width = images.shape
     tall, wide = padded_side(height, scales), padded_side(width, scales)
     top, left = (tall - height) // 2, (wide - width) // 2
     border = (left, wide - width - left, top, tall - height - top)

@@ -2,24 +2,27 @@
 
 A floating-point sum of n terms has a rounding error that depends on every record, and whose
 proven bound is far larger than one record's share. Here rows and coefficients are whole numbers
-of a public unit, small enough that every product and every partial sum is an integer below 2^53:
-double precision adds such numbers exactly, in any order, with any kernel.
+of a public unit, and a block of records is so short that every partial sum of its products stays
+below 2^24: single precision adds such integers exactly, in any order, with any kernel. Blocks are
+added in double precision, exactly up to 2^53.
 
 Formal guarantee
-    Statement: ``gradient_sum`` returns Σ_i p_i ⊗ x_i exactly, where ‖p_i‖·‖x_i‖ ≤ clip for every
+    Statement: ``gradient_sum`` returns Σ_i p_i ⊗ x_i exactly, with ‖p_i‖·‖x_i‖ ≤ clip for every
     record, so replacing one record by a null record (that contributes 0) changes the result by at
-    most clip in the Frobenius norm. ``moment_sum`` and ``row_sum`` are exact in the same way.
-    Argument: Cauchy–Schwarz bounds every partial sum by records·(largest row)·(largest
-    coefficient), which is checked against 2^53 before anything is summed. Coefficients are
-    truncated towards zero after clipping with a margin of 1e-6, far above the rounding error of
-    the norms (2^-50), so the integers themselves obey the bound.
-    Assumption: the processor's double arithmetic is IEEE 754.
+    most clip in the Frobenius norm. ``row_sum`` (‖x_i‖ ≤ bound) and ``moment_sum``
+    (‖X_i X_iᵀ‖ ≤ ‖x_i‖² ≤ bound²) are exact in the same way.
+    Argument: every entry of a term is at most its Frobenius norm, so a block of B records has
+    partial sums of at most B·clip (or B·bound²) in integer units; B is chosen from that. Norms of
+    whole numbers are computed in double precision and compared with a margin of 1e-9, far above
+    their rounding error.
+    Assumption: the processor's arithmetic is IEEE 754, in single precision too (no TF32).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,16 +30,18 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
-ROW_UNIT = 2.0**-16
-COEFFICIENT_UNIT = 2.0**-12
-MARGIN = 1.0 - 1e-6
-LARGEST_EXACT = 2.0**53
-BLOCK = 1024
+ROW_UNIT = 2.0**-10
+COEFFICIENT_UNIT = 2.0**-9
+UNIT = ROW_UNIT * COEFFICIENT_UNIT
+MARGIN = 1.0 - 1e-9
+EXACT_SINGLE, EXACT_DOUBLE = 2.0**24, 2.0**53
+# Records whose logits are computed together; exact blocks are parts of it.
+STRIDE = 2048
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of whole numbers, kept in single precision, and their norms in real units."""
+    """Rows of whole numbers (× ROW_UNIT), kept in single precision, and their real norms."""
 
     integers: torch.Tensor
     norms: torch.Tensor
@@ -51,32 +56,47 @@ class Rows:
 
 
 def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) -> Rows:
-    """Scale each row down to norm ≤ bound and truncate it towards zero, in units of ROW_UNIT."""
+    """Rows in whole numbers of ROW_UNIT with norm ≤ bound: rounded, or scaled and truncated."""
     if not 0 < bound <= 64:
         raise ValueError(f"the bound on a row's norm is {bound}; it must lie in (0, 64]")
-    integers = torch.empty_like(rows, dtype=torch.float32) if out is None else out
+    integers = torch.empty(rows.shape, dtype=torch.float32) if out is None else out
     norms = torch.empty(len(rows), dtype=torch.float64)
-    for first in range(0, len(rows), BLOCK):
-        block = rows[first : first + BLOCK].double()
-        length = block.norm(dim=1, keepdim=True)
-        scale = (bound * MARGIN / length.clamp_min(1e-300)).clamp_max(1.0)
-        whole = torch.trunc(block * scale / ROW_UNIT)
-        integers[first : first + BLOCK] = whole.float()  # below 2^24: exact
-        norms[first : first + BLOCK] = whole.norm(dim=1) * ROW_UNIT
+    for first in range(0, len(rows), STRIDE):
+        where = slice(first, first + STRIDE)
+        scaled = rows[where].float() / ROW_UNIT
+        whole = scaled.round()
+        length = _norm(whole)
+        over = length > bound * MARGIN / ROW_UNIT
+        if bool(over.any()):
+            # Truncation never lengthens a row, so a row scaled below the bound stays below it.
+            size = scaled[over].double().norm(dim=1, keepdim=True).clamp_min(1e-300)
+            short = scaled[over].double() * (bound * (1 - 1e-6) / ROW_UNIT / size).clamp_max(1.0)
+            whole[over] = short.trunc().float()
+            length = _norm(whole)
+        integers[where], norms[where] = whole, length * ROW_UNIT
     return Rows(integers, norms, bound)
+
+
+def _norm(whole: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(whole, dim=1, dtype=torch.float64)
 
 
 def clipped_coefficients(
     coefficients: torch.Tensor, norms: torch.Tensor, clip: float
 ) -> torch.Tensor:
-    """Whole numbers p with ‖p‖·‖x‖ ≤ clip, in units of COEFFICIENT_UNIT: clipping in closed form.
+    """Whole numbers p (× COEFFICIENT_UNIT) with ‖p‖·‖x‖ ≤ clip: clipping in closed form.
 
     The gradient of a linear softmax at one record is (s − e_y) ⊗ x, whose Frobenius norm is the
     product of the two norms; no per-record gradient is ever formed.
     """
-    size = coefficients.double().norm(dim=1) * norms
-    factor = (clip / size.clamp_min(1e-300)).clamp_max(1.0) * MARGIN
-    return torch.trunc(coefficients.double() * factor[:, None] / COEFFICIENT_UNIT)
+    exact = coefficients.double()
+    size = exact.norm(dim=1) * norms
+    factor = (clip / size.clamp_min(1e-300)).clamp_max(1.0) * (1 - 1e-6)
+    scaled = exact * (factor / COEFFICIENT_UNIT)[:, None]
+    whole = scaled.round()
+    over = whole.norm(dim=1) * COEFFICIENT_UNIT * norms > clip * MARGIN
+    whole[over] = scaled[over].trunc()
+    return whole.float()
 
 
 def gradient_sum(
@@ -87,51 +107,77 @@ def gradient_sum(
     ``coefficients(block, where)`` gives s − e_y of the records in ``where``, whose whole-number
     rows are ``block``. It must treat every record by itself.
     """
-    if not (clip > 0 and np.isfinite(clip)):
-        raise ValueError(f"the clip is {clip}; it must be positive")
-    # |p| ≤ √2 for softmax residuals, and clipping only lowers it.
-    _check_exact(len(rows) * (rows.bound / ROW_UNIT) * (1.5 / COEFFICIENT_UNIT))
+    size = _block_size(clip / UNIT, len(rows))
     total: torch.Tensor | None = None
-    for first in range(0, len(rows), BLOCK):
-        where = slice(first, first + BLOCK)
+    for first in range(0, len(rows), STRIDE):
+        where = slice(first, first + STRIDE)
         block = rows.integers[where]
         p = clipped_coefficients(coefficients(block, where), rows.norms[where], clip)
-        part = p.T @ block.double()
-        total = part if total is None else total + part
-    assert total is not None
+        if total is None:
+            total = torch.zeros(p.shape[1], rows.width, dtype=torch.float64)
+        for at in range(0, len(block), size):
+            total += p[at : at + size].T @ block[at : at + size]
+    if total is None:
+        raise ValueError("there are no records to sum")
     return np.asarray(total.numpy().astype(np.int64))
 
 
 def row_sum(rows: Rows) -> Integers:
     """Σ_i x_i in units of ROW_UNIT."""
-    _check_exact(len(rows) * rows.bound / ROW_UNIT)
+    size = _block_size(rows.bound / ROW_UNIT, len(rows))
     total = torch.zeros(rows.width, dtype=torch.float64)
-    for first in range(0, len(rows), BLOCK):
-        total += rows.integers[first : first + BLOCK].double().sum(dim=0)
+    for at in range(0, len(rows), size):
+        total += rows.integers[at : at + size].sum(dim=0)
     return np.asarray(total.numpy().astype(np.int64))
 
 
 def moment_sum(rows: Rows, channels: int, positions: int) -> tuple[Integers, Integers]:
     """Σ_i X_i X_iᵀ and Σ_i X_iᵀ X_i, where X_i is row i as (channels, positions).
 
-    In units of ROW_UNIT². Each term has Frobenius norm at most ‖x_i‖².
+    In units of ROW_UNIT². Without positions the second is the sum of squared norms.
     """
-    _check_exact(len(rows) * (rows.bound / ROW_UNIT) ** 2)
+    size = _block_size((rows.bound / ROW_UNIT) ** 2, len(rows))
     by_channel = torch.zeros(channels, channels, dtype=torch.float64)
     by_position = torch.zeros(positions, positions, dtype=torch.float64)
-    for first in range(0, len(rows), BLOCK):
-        block = rows.integers[first : first + BLOCK].double().view(-1, channels, positions)
-        flat = block.transpose(1, 2).reshape(-1, channels)
+    for at in range(0, len(rows), size):
+        cube = rows.integers[at : at + size].view(-1, channels, positions)
+        flat = cube.transpose(1, 2).reshape(-1, channels)
         by_channel += flat.T @ flat
-        if positions > 1:
-            flat = block.reshape(-1, positions)
-            by_position += flat.T @ flat
+        flat = cube.reshape(-1, positions)
+        by_position += flat.T @ flat
     return (
         np.asarray(by_channel.numpy().astype(np.int64)),
         np.asarray(by_position.numpy().astype(np.int64)),
     )
 
 
-def _check_exact(largest: float) -> None:
-    if largest >= LARGEST_EXACT:
-        raise ValueError("too many records for exact double-precision sums; train on fewer")
+def statistics(
+    source: NDArray[Any], bound: float, channels: int, positions: int, moments: bool
+) -> tuple[Integers, Integers, Integers]:
+    """The sum of rows and, where asked for, both moments, in one pass over quantised blocks."""
+    total = np.zeros(channels * positions, dtype=np.int64)
+    by_channel = np.zeros((channels, channels), dtype=np.int64)
+    by_position = np.zeros((positions, positions), dtype=np.int64)
+    for rows in blocks(source):
+        whole = quantize(rows, bound)
+        total += row_sum(whole)
+        if moments:
+            channel, position = moment_sum(whole, channels, positions)
+            by_channel += channel
+            by_position += position
+    return total, by_channel, by_position
+
+
+def blocks(source: NDArray[Any]) -> Iterator[torch.Tensor]:
+    """Blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
+    for first in range(0, len(source), STRIDE):
+        yield torch.from_numpy(np.array(source[first : first + STRIDE], dtype=np.float32))
+
+
+def _block_size(term: float, records: int) -> int:
+    """How many terms of at most this many units a block may have, and a check on the whole."""
+    if not (term > 0 and np.isfinite(term)):
+        raise ValueError("the clip must be a positive number")
+    if term > EXACT_SINGLE or term * records > EXACT_DOUBLE:
+        raise ValueError("the clip or the number of records is too large for exact sums")
+    return int(EXACT_SINGLE // term)

@@ -26,7 +26,7 @@ from simplexdp.noise import Bits
 
 Floats = NDArray[np.float64]
 # A whitened row is scaled down to this multiple of its expected norm before it is quantised.
-ROW_BOUND = 8.0
+ROW_BOUND = 4.0
 
 
 @dataclass(frozen=True)
@@ -107,24 +107,8 @@ def fit(
 ) -> Fitted:
     """Fit on raw features (n, channels·positions) with the given rule and its cost."""
     check(features, labels, classes, shape)
-    channels, positions = shape
-    source = torch.from_numpy(np.asarray(features, dtype=np.float32))
-    mean = np.zeros(channels * positions)
-    if rule.mean_share > 0:
-        mean = whitening.release_mean(
-            exact_sums.quantize(source, whitening.MEAN_BOUND), cost.mu_mean, bits
-        )
-    change = whitening.identity(mean, channels, positions)
-    if rule.moment_share > 0:
-        centred = exact_sums.quantize(
-            source - torch.from_numpy(mean).float(), whitening.centred_bound(mean)
-        )
-        moments = whitening.release_moments(
-            centred, mean, channels, positions, cost.mu_moments, bits
-        )
-        del centred
-        change = whitening.transform(moments, len(labels), rule.ridge, rule.width)
-    rows = transformed(source, change)
+    change = shaped(features, shape, rule, cost, bits)
+    rows = transformed(features, change)
     log_prior = public_log_prior(labels, classes)
     weights = noisy_gd.descend(
         rows,
@@ -139,14 +123,34 @@ def fit(
     return Fitted(raw, offset + log_prior, cost, rule)
 
 
-def transformed(source: torch.Tensor, change: whitening.Transform) -> exact_sums.Rows:
+def shaped(
+    features: NDArray[Any], shape: tuple[int, int], rule: Rule, cost: Spending, bits: Bits
+) -> whitening.Transform:
+    """The transform from the released mean and moments, as far as the rule pays for them."""
+    mean = np.zeros(shape[0] * shape[1])
+    if rule.step_share == 1.0:
+        return whitening.identity(mean, *shape)
+    total, by_channel, by_position = exact_sums.statistics(
+        features, whitening.ROW_BOUND, *shape, moments=rule.moment_share > 0
+    )
+    if rule.mean_share > 0:
+        mean = whitening.release_mean(total, len(features), cost.mu_mean, bits)
+    if rule.moment_share == 0:
+        return whitening.identity(mean, *shape)
+    moments = whitening.release_moments(
+        by_channel, by_position, len(features), mean, cost.mu_moments, bits
+    )
+    return whitening.transform(moments, len(features), rule.ridge, rule.width)
+
+
+def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_sums.Rows:
     """All rows, whitened and quantised, block by block."""
-    integers = torch.empty(len(source), len(change.kept), dtype=torch.float32)
-    norms = torch.empty(len(source), dtype=torch.float64)
-    for first in range(0, len(source), exact_sums.BLOCK):
-        where = slice(first, first + exact_sums.BLOCK)
-        block = change.apply(source[where])
-        norms[where] = exact_sums.quantize(block, ROW_BOUND, out=integers[where]).norms
+    integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
+    norms = torch.empty(len(features), dtype=torch.float64)
+    for index, block in enumerate(exact_sums.blocks(features)):
+        where = slice(index * exact_sums.STRIDE, (index + 1) * exact_sums.STRIDE)
+        rows = exact_sums.quantize(change.apply(block), ROW_BOUND, out=integers[where])
+        norms[where] = rows.norms
     return exact_sums.Rows(integers, norms, ROW_BOUND)
 
 
@@ -167,7 +171,7 @@ def check(
     if len(features) != len(labels) or len(labels) < 1:
         raise ValueError(f"{len(features)} feature rows but {len(labels)} labels; they must match")
     if classes < 2 or labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, two classes or more")
+        raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, of two or more")
     blocks = range(0, len(features), 8192)
     if not all(np.isfinite(features[first : first + 8192]).all() for first in blocks):
         raise ValueError("some features are NaN or infinite; clean the inputs or change the map")

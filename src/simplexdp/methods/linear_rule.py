@@ -18,12 +18,12 @@ MEAN_SHARE = 0.02
 MOMENT_SHARE = 0.08
 CLIP = 0.5
 # Logit noise H·clip/(n·μ) that the horizon aims at.
-LOGIT_NOISE = 1.0
+LOGIT_NOISE = 0.8
 LARGEST_RATE = 300.0
 FEWEST_STEPS, MOST_STEPS = 40, 200
 # The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
 RIDGE = 5.0
-WIDTH = 4096
+WIDTH = 1024
 
 
 @dataclass(frozen=True)

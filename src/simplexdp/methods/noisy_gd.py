@@ -20,13 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
 from simplexdp.methods import exact_sums
-from simplexdp.methods.exact_sums import COEFFICIENT_UNIT, ROW_UNIT
+from simplexdp.methods.exact_sums import ROW_UNIT, UNIT
 from simplexdp.noise import Bits, release
 
 Floats = NDArray[np.float64]
-UNIT = ROW_UNIT * COEFFICIENT_UNIT
 # A sum beyond this many standard deviations of noise would leave 64 bits.
 LARGEST_NOISE = 2.0**55
 
@@ -90,10 +90,10 @@ def descend(
 def _residuals(
     weights: Floats, labels: torch.Tensor, log_prior: torch.Tensor
 ) -> Callable[[torch.Tensor, slice], torch.Tensor]:
-    scaled = torch.from_numpy(weights * ROW_UNIT).float().T.contiguous()
+    scaled = torch.from_numpy(weights * ROW_UNIT).float()
 
     def residuals(block: torch.Tensor, where: slice) -> torch.Tensor:
-        s = torch.softmax(block @ scaled + log_prior, dim=1)
+        s = torch.softmax(functional.linear(block, scaled, log_prior), dim=1)
         chosen = labels[where]
         s[torch.arange(len(chosen)), chosen] -= 1.0
         return s

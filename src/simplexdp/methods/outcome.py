@@ -38,7 +38,9 @@ def seed_of(settings: Settings, run: RunFolder | None) -> int:
     return sampling.fresh_seed() if settings.seed is None else settings.seed
 
 
-def model_for(settings: Settings, dataset: data.Dataset, seed: int) -> tuple[str, nn.Module]:
+def model_for(
+    settings: Settings, dataset: data.Dataset, seed: int, channels_last: bool = True
+) -> tuple[str, nn.Module]:
     """Build the network asked for, or the default for this kind of input, and check that it fits.
 
     A multilayer perceptron serves tables and images of up to 16×16, a small CNN larger images.
@@ -51,7 +53,7 @@ def model_for(settings: Settings, dataset: data.Dataset, seed: int) -> tuple[str
     model = models.build(name, shape, dataset.classes, settings.norm)
     models.check(model, shape, dataset.classes)
     model = model.to(settings.device)
-    if len(shape) == 3:
+    if len(shape) == 3 and channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return name, model
 

@@ -24,15 +24,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from simplexdp.methods import exact_sums
 from simplexdp.methods.exact_sums import ROW_UNIT, Integers
 from simplexdp.noise import Bits, release
 
 Floats = NDArray[np.float64]
 
-MEAN_BOUND = 1.0
-# How far above its expected norm a centred row is kept, before it is scaled down.
-CENTRED_SLACK = 1.2
+# Rows of norm 1 may grow a little when they are rounded to whole units.
+ROW_BOUND = 1.01
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,6 @@ class Moments:
     by_position: Floats
     channel_noise: float
     position_noise: float
-    centred_bound: float
 
 
 @dataclass(frozen=True)
@@ -80,37 +77,34 @@ class Transform:
         return raw, -self.mean @ raw
 
 
-def release_mean(rows: exact_sums.Rows, mu: float, bits: Bits) -> Floats:
-    """The mean of rows of norm ≤ bound, for a budget of ``mu``; shrunk where noise dominates."""
-    sigma = rows.bound / mu
-    noisy = release(exact_sums.row_sum(rows), sigma / ROW_UNIT, bits) * ROW_UNIT / len(rows)
+def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats:
+    """The mean of rows of norm ≤ ROW_BOUND from their sum; shrunk where noise dominates."""
+    sigma = ROW_BOUND / mu
+    noisy = release(total, sigma / ROW_UNIT, bits) * (ROW_UNIT / records)
     # Positive-part James–Stein: never worse than the plain mean in squared error.
-    excess = rows.width * (sigma / len(rows)) ** 2
+    excess = total.size * (sigma / records) ** 2
     size = float(noisy @ noisy)
     return np.asarray(noisy * (max(0.0, 1.0 - excess / size) if size > 0 else 0.0))
 
 
-def centred_bound(mean: Floats) -> float:
-    """The norm to which centred rows are scaled down; from the released mean alone."""
-    return math.sqrt(CENTRED_SLACK * max(0.1, 1.0 - float(mean @ mean)))
-
-
 def release_moments(
-    rows: exact_sums.Rows, mean: Floats, channels: int, positions: int, mu: float, bits: Bits
+    by_channel: Integers, by_position: Integers, records: int, mean: Floats, mu: float, bits: Bits
 ) -> Moments:
-    """Both second moments of centred rows, for a budget of ``mu`` in all."""
+    """Both second moments, for a budget of ``mu`` in all, less the part of the released mean."""
+    channels, positions = len(by_channel), len(by_position)
     each = mu / math.sqrt(2.0) if positions > 1 else mu
-    sigma = rows.bound**2 / each
-    by_channel, by_position = exact_sums.moment_sum(rows, channels, positions)
+    sigma = ROW_BOUND**2 / each
+    centre = mean.reshape(channels, positions)
     return Moments(
         mean=mean,
-        by_channel=_release_symmetric(by_channel, sigma, bits),
+        by_channel=_release_symmetric(by_channel, sigma, bits) - records * centre @ centre.T,
         by_position=(
-            _release_symmetric(by_position, sigma, bits) if positions > 1 else np.ones((1, 1))
+            _release_symmetric(by_position, sigma, bits) - records * centre.T @ centre
+            if positions > 1
+            else np.ones((1, 1))
         ),
         channel_noise=math.sqrt(2.0 * channels) * sigma,
         position_noise=math.sqrt(2.0 * positions) * sigma if positions > 1 else 0.0,
-        centred_bound=rows.bound,
     )
 
 

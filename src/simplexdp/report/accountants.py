@@ -97,6 +97,7 @@ def plot_accountants(
     sample_rate: float = 0.005,
     steps: int = 20_000,
     delta: float = 1e-5,
+    points: int = 9,
 ) -> Path:
     """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
     path = Path(path)
@@ -104,7 +105,9 @@ def plot_accountants(
         raise ValueError(f"the chart is written as .png, .svg or .pdf, got {path.name!r}")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for the chart; make it first")
-    found = curves(r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    found = curves(
+        r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta, points=points
+    )
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -122,7 +125,7 @@ def plot_accountants(
                 marker=_MARKS[curve.accountant],
                 markersize=4,
                 label=f"{curve.accountant}: {known.title}"
-                + ("" if known.proved else " (dominance verified, not proved)"),
+                + ("" if known.proved_at(alpha) else " (verified, not proved)"),
             )
         panel.set_xscale("log")
         panel.set_yscale("log")

@@ -1,0 +1,250 @@
+"""What comes of attacking a method once?  One record: the bound beside the claim, in one form."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import data, files, methods, progress, runs, sampling
+from ..settings import Settings
+from ..statement import from_json
+from . import canary, membership, one_run, reconstruct, schedules
+
+ATTACKS = ("canary", "one-run", "membership", "reconstruct")
+BATCH = 8
+
+
+def run(
+    settings: Settings,
+    attack: str = "canary",
+    trials: int | None = None,
+    confidence: float = 0.95,
+    *,
+    folder: Path | None = None,
+    out: Path | None = None,
+    dataset: data.Dataset | None = None,
+    seed: int | None = None,
+    show_progress: bool = False,
+) -> dict[str, Any]:
+    """Attack a method, or with `folder` the configuration of a finished run.
+
+    `trials` are trainings (canary), canaries (one-run), shadow models (membership) or records of
+    a batch (reconstruct).  A result on a run is written into its statement.  Pictures go to `out`.
+    The seed is the audit's own; it decides nothing about anybody's privacy.
+    """
+    names = ATTACKS if attack == "all" else (attack,)
+    if attack != "all" and attack not in ATTACKS:
+        raise ValueError(f"unknown attack {attack!r}; use one of {', '.join(ATTACKS)}, all")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
+    if folder is not None:
+        settings = runs.RunFolder.open(folder).settings()
+    methods.method(settings.method)
+    if dataset is None:
+        dataset = _data(settings, folder)
+    rng = sampling.stream(sampling.fresh_seed() if seed is None else seed, "audit", 0)
+    results = [
+        _one(name, settings, dataset, trials, confidence, rng, folder is None, out, show_progress)
+        for name in names
+    ]
+    record = results[0] if len(results) == 1 else {"attack": "all", "audits": results}
+    if folder is not None:
+        attach(folder, strongest(results))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_json(out / f"{dataset.name}-{settings.method}-{attack}.json", record)
+    return record
+
+
+def _one(
+    attack: str,
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    small: bool,
+    out: Path | None,
+    show_progress: bool,
+) -> dict[str, Any]:
+    began = time.monotonic()
+    total = {"canary": canary.TRIALS, "membership": membership.MODELS}.get(attack, 1)
+    with progress.bars() as bar:
+        bar.disable = not show_progress
+        task = bar.add_task(f"{attack} on {settings.method}", total=trials or total)
+        found = ATTACK[attack](
+            settings, dataset, trials, confidence, rng, small, out, lambda: bar.advance(task)
+        )
+    return finish(attack, settings, dataset, confidence, found, time.monotonic() - began)
+
+
+def finish(
+    attack: str,
+    settings: Settings,
+    dataset: data.Dataset,
+    confidence: float,
+    found: dict[str, Any],
+    seconds: float,
+) -> dict[str, Any]:
+    """The fields that every result has, the one-line summary among them."""
+    claim = found.get("claim") or {}
+    record: dict[str, Any] = {
+        "attack": attack,
+        "method": settings.method,
+        "data": dataset.name,
+        "confidence": confidence,
+        "relation": claim.get("relation", "none"),
+        "seconds": round(seconds, 2),
+        **found,
+    }
+    return {**record, "summary": summarise(record)}
+
+
+def summarise(record: dict[str, Any]) -> str:
+    """One line: what was done, what came out, and how it stands to the claim."""
+    percent = f"{100 * record['confidence']:g} %"
+    if record["attack"] == "reconstruct":
+        return (
+            f"reconstruct: {record['recovered']} of {record['trials']} inputs of a batch were "
+            "read off one update"
+        )
+    if record["attack"] == "membership":
+        low, high = record["true_positive_rate_at_1_percent_interval"]
+        return (
+            f"membership (LiRA, {record['trials']} models): AUC {record['auc']:.3f}, "
+            f"true-positive rate at 1 % false positives "
+            f"{100 * record['true_positive_rate_at_1_percent']:.1f} % "
+            f"({100 * low:.1f}–{100 * high:.1f} % at {percent})"
+        )
+    what = "trainings" if record["attack"] == "canary" else "canaries"
+    text = (
+        f"{record['attack']} ({record['trials']} {what}): ε ≥ {record['epsilon_lower']:.3g} "
+        f"for the released weights at {percent} confidence, {record['relation']}"
+    )
+    epsilon = record["claim"]["epsilon"]
+    if epsilon is None:
+        return text + "; nothing is claimed"
+    verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
+    return text + f"; {verdict} the claim of {epsilon:.3g} in that relation"
+
+
+def strongest(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result with the largest lower bound, or the first where none has one."""
+    bounded = [result for result in results if result["epsilon_lower"] is not None]
+    return max(bounded, key=lambda result: result["epsilon_lower"]) if bounded else results[0]
+
+
+def attach(folder: Path, result: dict[str, Any]) -> None:
+    """Write an audit's result into the statement of a finished run."""
+    run_folder = runs.RunFolder.open(folder)
+    path = folder / "statement.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no statement: the run is not finished; go on by --resume")
+    statement = from_json(files.read_json(path))
+    names = ("attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary")
+    audited = {name: result[name] for name in names}
+    run_folder.save_statement(dataclasses.replace(statement, audited=audited))
+
+
+def _data(settings: Settings, folder: Path | None) -> data.Dataset:
+    try:
+        return data.load(settings.data, **settings.data_options)
+    except (ValueError, OSError) as error:
+        if folder is None:
+            raise
+        raise ValueError(
+            f"the data of {folder} ({settings.data}) is not at hand, and an audit trains on it: "
+            f"{error}"
+        ) from error
+
+
+def _canary(
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    small: bool,
+    out: Path | None,
+    advance: Callable[[], None],
+) -> dict[str, Any]:
+    return canary.audit(settings, dataset, rng, trials or canary.TRIALS, confidence, advance)
+
+
+def _one_run(
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    small: bool,
+    out: Path | None,
+    advance: Callable[[], None],
+) -> dict[str, Any]:
+    records = None
+    if small and schedules.is_open(settings):
+        settings = schedules.small(settings, "logistic")
+        records = min(schedules.SMALL_RECORDS, len(dataset.train))
+    found = one_run.audit(settings, dataset, rng, trials or one_run.CANARIES, confidence, records)
+    advance()
+    return found
+
+
+def _membership(
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    small: bool,
+    out: Path | None,
+    advance: Callable[[], None],
+) -> dict[str, Any]:
+    pool = len(dataset.train)
+    if small and schedules.is_open(settings):
+        settings = schedules.small(settings, "mlp")
+        pool = min(2 * schedules.SMALL_RECORDS, pool)
+    elif settings.batch_size is not None:
+        # Half of the records at the same sampling rate.
+        settings = dataclasses.replace(settings, batch_size=max(1, settings.batch_size // 2))
+    models = trials or membership.MODELS
+    found = membership.audit(settings, dataset, rng, models, confidence, pool, advance)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / f"{dataset.name}-{settings.method}-roc.png"
+        membership.plot({settings.method: found}, path, f"LiRA on {dataset.name}")
+    return found
+
+
+def _reconstruct(
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int | None,
+    confidence: float,
+    rng: np.random.Generator,
+    small: bool,
+    out: Path | None,
+    advance: Callable[[], None],
+) -> dict[str, Any]:
+    if settings.model is None and settings.method != "certified":
+        settings = dataclasses.replace(settings, model="mlp")
+    found = reconstruct.attack(settings, dataset, trials or BATCH, rng)
+    advance()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / f"{dataset.name}-{settings.method}.png"
+        reconstruct.draw([found], dataset.input_shape, path)
+    return reconstruct.summary(found)
+
+
+ATTACK: dict[str, Callable[..., dict[str, Any]]] = {
+    "canary": _canary,
+    "one-run": _one_run,
+    "membership": _membership,
+    "reconstruct": _reconstruct,
+}

@@ -1,0 +1,179 @@
+"""Who was in the training set?  LiRA on real records, with the models as targets in turn.
+
+Shadow models are trained on random halves of a pool, so that every record is in exactly half of
+them.  For a target model the others give, for each record, the mean logit-scaled confidence with
+and without it; the score is the logarithm of the likelihood ratio of two normal laws (Carlini et
+al. 2022).  With few shadow models the variances are shared by all records, as they propose.
+
+What comes out is how well this attack does.  It is evidence and not a bound: a stronger attack
+may exist, and the records' scores under one model are not independent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import data
+from ..settings import Settings
+from . import claims, crafting, schedules, shadow
+
+Array = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+MODELS = 16
+POOL = 800
+RESAMPLES = 400
+RATES = {"true_positive_rate_at_1_percent": 0.01, "true_positive_rate_at_0.1_percent": 0.001}
+
+
+def audit(
+    settings: Settings,
+    dataset: data.Dataset,
+    rng: np.random.Generator,
+    models: int = MODELS,
+    confidence: float = 0.95,
+    pool: int | None = POOL,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Train the shadow models, attack each of them with the others, and rate the attack."""
+    if models < 4:
+        raise ValueError(
+            f"{models} models are too few: each is attacked with the others, and every record "
+            "needs one with and one without it beside the target; give --trials 4 or more"
+        )
+    size = len(dataset.train) if pool is None else min(pool, len(dataset.train))
+    records = crafting.subset(dataset, size, rng)
+    members = halves(size, models, rng)
+    values = np.empty((models, size))
+    last: shadow.Shadow | None = None
+    for k, seed in enumerate(shadow.seeds(models, rng)):
+        chosen = np.flatnonzero(members[k])
+        half = data.Split(records.train.inputs[chosen], records.train.labels[chosen])
+        last = shadow.train(settings, dataclasses.replace(records, train=half), seed)
+        values[k] = shadow.confidences(last.final, records.train.inputs, records.train.labels)
+        advance()
+    assert last is not None
+    scores = likelihood_ratios(values, members)
+    return {
+        "epsilon_lower": None,
+        "trials": models,
+        "pool": size,
+        **rated(scores, members, confidence, rng),
+        "roc": curve(scores, members),
+        "covers_weights": last.statement.covers_weights,
+        "claim": claims.in_or_out(last.statement, settings.delta).to_json(),
+        "schedule": schedules.used(last, size // 2),
+    }
+
+
+def halves(records: int, models: int, rng: np.random.Generator) -> Bools:
+    """Which record is in which model: half of the records each, every record in half of them."""
+    members = np.zeros((models, records), dtype=bool)
+    for k in range(0, models - 1, 2):
+        members[k, rng.permutation(records)[: records // 2]] = True
+        members[k + 1] = ~members[k]
+    if models % 2:
+        members[-1, rng.permutation(records)[: records // 2]] = True
+    return members
+
+
+def likelihood_ratios(values: Array, members: Bools) -> Array:
+    """The score of each record under each model, from all the other models."""
+    inside, outside = (_others_mean(values, mask) for mask in (members, ~members))
+    residuals = np.where(members, values - inside, values - outside)
+    var_in = float(np.nanvar(residuals[members])) + 1e-12
+    var_out = float(np.nanvar(residuals[~members])) + 1e-12
+    ratio = (
+        0.5 * np.log(var_out / var_in)
+        + (values - outside) ** 2 / (2 * var_out)
+        - (values - inside) ** 2 / (2 * var_in)
+    )
+    return np.asarray(np.nan_to_num(ratio, nan=0.0))
+
+
+def _others_mean(values: Array, mask: Bools) -> Array:
+    """For model k and record i, the mean over the models of `mask` other than k."""
+    total, count = (values * mask).sum(axis=0), mask.sum(axis=0)
+    rest = count - mask
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(rest > 0, (total - values * mask) / rest, np.nan))
+
+
+def rate_at(scores_in: Array, scores_out: Array, false_positive_rate: float) -> float:
+    """The largest true-positive rate of a threshold with at most so many false positives."""
+    ordered = np.sort(scores_out)[::-1]
+    allowed = int(false_positive_rate * len(ordered))
+    # A score must lie above the first non-member that may not be let through.
+    return float((scores_in > ordered[min(allowed, len(ordered) - 1)]).mean())
+
+
+def area(scores_in: Array, scores_out: Array) -> float:
+    """P[member above non-member] + ½ P[equal]: the area under the ROC curve."""
+    ordered = np.sort(scores_out)
+    below = np.searchsorted(ordered, scores_in, side="left")
+    upto = np.searchsorted(ordered, scores_in, side="right")
+    return float((below + upto).mean() / (2 * len(ordered)))
+
+
+def rated(
+    scores: Array, members: Bools, confidence: float, rng: np.random.Generator
+) -> dict[str, Any]:
+    """AUC and true-positive rates, with intervals from resampling whole models.
+
+    Scores under one model depend on one another, so models and not records are resampled.
+    """
+
+    def measure(rows: npt.NDArray[np.int64]) -> list[float]:
+        inside, outside = scores[rows][members[rows]], scores[rows][~members[rows]]
+        rates = [rate_at(inside, outside, rate) for rate in RATES.values()]
+        return [area(inside, outside), *rates]
+
+    models = len(scores)
+    point = measure(np.arange(models))
+    draws = np.array([measure(rng.integers(models, size=models)) for _ in range(RESAMPLES)])
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    names = ["auc", *RATES]
+    found: dict[str, Any] = {}
+    for k, name in enumerate(names):
+        found[name] = point[k]
+        found[f"{name}_interval"] = [float(low[k]), float(high[k])]
+    return found
+
+
+def curve(scores: Array, members: Bools, points: int = 60) -> list[list[float]]:
+    """(false-positive rate, true-positive rate) at rates evenly spaced on a logarithmic axis."""
+    inside, outside = scores[members], scores[~members]
+    least = max(1.0 / len(outside), 1e-4)
+    rates = np.geomspace(least, 1.0, points)
+    return [[float(rate), rate_at(inside, outside, float(rate))] for rate in rates]
+
+
+def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
+    """The ROC curves of several methods on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for name, result in results.items():
+        rates = np.array(result["roc"])
+        axes.plot(rates[:, 0], np.maximum(rates[:, 1], 1e-5), label=name)
+    line = np.geomspace(1e-4, 1.0, 50)
+    axes.plot(line, line, color="grey", linestyle=":", label="guessing")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=(1e-4, 1),
+        ylim=(1e-4, 1),
+        xlabel="false-positive rate",
+        ylabel="true-positive rate",
+        title=title,
+    )
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=150, metadata={"Software": None})

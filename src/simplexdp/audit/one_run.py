@@ -1,0 +1,100 @@
+"""What does a single training give away about hundreds of canaries, each placed by a fair coin?
+
+The canaries replace records of the same label, so that labels, counts and the number of records
+stay what they are.  Two views: white box, the weights' movement resolved into the gradients by
+which the two inputs of each pair differ; black box, the difference of the two inputs' losses.
+Each view gets half of the allowed error, so the better of both holds at the confidence asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .. import data
+from ..settings import Settings
+from . import bounds, claims, crafting, schedules, shadow
+
+Array = npt.NDArray[np.float64]
+
+CANARIES = 100
+# Tikhonov share of the mean squared gradient: keeps nearly parallel gradients from blowing up.
+RIDGE = 1e-3
+
+
+def audit(
+    settings: Settings,
+    dataset: data.Dataset,
+    rng: np.random.Generator,
+    canaries: int = CANARIES,
+    confidence: float = 0.95,
+    records: int | None = None,
+) -> dict[str, Any]:
+    """Train once with planted pairs and bound ε from the guesses on their coins."""
+    bounds.require_canaries(canaries, settings.epsilon, settings.delta, _each(confidence))
+    small = crafting.subset(dataset, records, rng)
+    plant = crafting.opposites if settings.method in schedules.NOISELESS else crafting.contrasts
+    planted = plant(small, canaries, rng)
+    coins = rng.random(len(planted.pairs)) < 0.5
+    seed = shadow.seeds(1, rng)[0]
+    settings = dataclasses.replace(settings, augment=())
+    result = shadow.train(settings, planted.with_coins(coins), seed)
+    claim = claims.for_pairs(result.statement, settings.delta)
+    views = {
+        "white box": white_box(result, planted.pairs),
+        "black box": black_box(result, planted.pairs),
+    }
+    found = {
+        name: bounds.one_run(scores, coins, claim.delta, _each(confidence))
+        for name, scores in views.items()
+    }
+    best = max(found, key=lambda name: found[name].epsilon)
+    return {
+        "epsilon_lower": found[best].epsilon,
+        "trials": len(planted.pairs),
+        "view": best,
+        "views": {
+            name: {"epsilon_lower": b.epsilon, "guesses": b.guesses, "right": b.right}
+            for name, b in found.items()
+        },
+        "covers_weights": result.statement.covers_weights,
+        "claim": claim.to_json(),
+        "schedule": schedules.used(result, len(small.train)),
+    }
+
+
+def white_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
+    """The least-squares share of each pair's gradient difference in the weights' movement.
+
+    Plain inner products would mix up canaries whose gradients overlap; solving for all shares at
+    once takes the overlap out.
+    """
+    look = shadow.first_weights
+    directions = torch.stack(
+        [
+            shadow.gradient(result.initial, pair.first, pair.label, look)
+            - shadow.gradient(result.initial, pair.second, pair.label, look)
+            for pair in pairs
+        ]
+    )
+    gram = directions @ directions.T
+    ridge = RIDGE * gram.diagonal().mean()
+    gram = gram + ridge * torch.eye(len(pairs), dtype=gram.dtype)
+    inner = directions @ shadow.movement(result, look)
+    return np.asarray(-torch.linalg.solve(gram, inner).numpy())
+
+
+def black_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
+    """How much smaller the loss is on the first input than on the second."""
+    labels = [pair.label for pair in pairs]
+    first = shadow.losses(result.final, np.stack([pair.first for pair in pairs]), labels)
+    second = shadow.losses(result.final, np.stack([pair.second for pair in pairs]), labels)
+    return second - first
+
+
+def _each(confidence: float) -> float:
+    return 1.0 - (1.0 - confidence) / 2.0

@@ -1,0 +1,68 @@
+"""On which schedule is a method attacked?  Small trainings, each calibrated to the whole budget.
+
+The claim is (ε, δ) for the schedule that is trained, so a short training at ε = 1 puts it to the
+test as well as a long one, and can be repeated hundreds of times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..settings import Settings
+from .shadow import Shadow
+
+# Their updates carry no noise: whatever of the input is in a gradient stays in the weights.
+NOISELESS = ("plain", "dirichlet")
+
+CANARY_RECORDS = 100
+CANARY_STEPS = 10
+CANARY_RATE = 0.3
+
+# One training or a few of them: long enough that every record is seen about six times.
+SMALL_RECORDS = 400
+SMALL_STEPS = 200
+SMALL_BATCH = 12
+
+
+def canary(settings: Settings, records: int) -> Settings:
+    """The same method and budget in ten steps; softmax regression unless a model is asked for."""
+    return _adapted(settings, round(CANARY_RATE * records), CANARY_STEPS, "logistic")
+
+
+def small(settings: Settings, model: str | None) -> Settings:
+    """The same method and budget on `SMALL_RECORDS` records."""
+    return _adapted(settings, SMALL_BATCH, SMALL_STEPS, model)
+
+
+def is_open(settings: Settings) -> bool:
+    """Whether the schedule is left to rules, and so to the audit."""
+    return settings.batch_size is None and settings.steps is None and settings.epochs is None
+
+
+def _adapted(settings: Settings, batch_size: int, steps: int, model: str | None) -> Settings:
+    if settings.method == "certified":
+        # Full batches and steps by rule; pixels as features, so that the attack sees its input.
+        options = {"features": "columns", **settings.options}
+        return dataclasses.replace(
+            settings, batch_size=None, epochs=None, steps=None, augment=(), options=options
+        )
+    return dataclasses.replace(
+        settings,
+        batch_size=batch_size,
+        steps=steps,
+        epochs=None,
+        augment=(),
+        model=settings.model or model,
+    )
+
+
+def used(result: Shadow, records: int) -> dict[str, Any]:
+    """What was trained, for the record."""
+    chosen = {k: result.chosen.get(k) for k in ("r", "noise_multiplier", "clip", "lr")}
+    return {
+        "records": records,
+        "steps": result.statement.steps,
+        "sampling": result.statement.sampling,
+        **{k: v for k, v in chosen.items() if v is not None},
+    }

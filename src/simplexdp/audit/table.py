@@ -1,0 +1,196 @@
+"""How do the methods compare under attack?  The table, its file, its text and its place in docs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import data, files, methods, progress, runs, sampling
+from ..settings import Settings
+from . import attacks, canary, crafting, membership, one_run, schedules
+
+METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
+# The perfect separation of Algorithm 1 is limited by the number of trainings alone.
+TRIALS = {"dirichlet": 400}
+OTHER_TRIALS = 120
+MODELS = 12
+FASHION_RECORDS = 2000
+
+
+def table(
+    name: str = "digits",
+    names: Sequence[str] = METHODS,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    trials: int | None = None,
+    models: int = MODELS,
+    seed: int = 0,
+    out: Path | None = None,
+    show_progress: bool = True,
+) -> dict[str, Any]:
+    """Attack every method at one claimed budget; with no arguments, the digits part.
+
+    The whole table is a function of `seed`.  With `out`, it is written there with the ROC curves.
+    """
+    began = time.monotonic()
+    for method in names:
+        methods.method(method)
+    rng = sampling.stream(seed, "audit-table", 0)
+    dataset = data.load(name)
+    if len(dataset.train) > FASHION_RECORDS:
+        dataset = crafting.subset(dataset, FASHION_RECORDS, rng)
+    counts = {method: trials or TRIALS.get(method, OTHER_TRIALS) for method in names}
+    total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
+    rows = []
+    with progress.bars() as bar:
+        bar.disable = not show_progress
+        task = bar.add_task("audit", total=total)
+        for method in names:
+            settings = Settings(data=name, method=method, epsilon=epsilon, delta=delta)
+
+            def step(method: str = method) -> None:
+                bar.update(task, advance=1, description=f"auditing {method}")
+
+            rows.append(_row(settings, dataset, counts[method], models, confidence, rng, step))
+            bar.advance(task, one_run.CANARIES // 10)
+    record = {
+        "data": name,
+        "records": len(dataset.train),
+        "epsilon": epsilon,
+        "delta": delta,
+        "confidence": confidence,
+        "seed": seed,
+        "rows": rows,
+        "seconds": round(time.monotonic() - began, 1),
+        "version": runs.version(),
+        "machine": runs.machine(),
+    }
+    if out is not None:
+        write(record, out)
+    return record
+
+
+def _row(
+    settings: Settings,
+    dataset: data.Dataset,
+    trials: int,
+    models: int,
+    confidence: float,
+    rng: np.random.Generator,
+    step: Callable[[], None],
+) -> dict[str, Any]:
+    def timed(attack: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        began = time.monotonic()
+        found = call()
+        return attacks.finish(
+            attack, settings, dataset, confidence, found, time.monotonic() - began
+        )
+
+    records = min(schedules.SMALL_RECORDS, len(dataset.train))
+    linear, default = (schedules.small(settings, model) for model in ("logistic", "mlp"))
+    found = {
+        "canary": timed(
+            "canary",
+            lambda: canary.audit(settings, dataset, rng, trials, confidence, step),
+        ),
+        "one_run": timed(
+            "one-run",
+            lambda: one_run.audit(linear, dataset, rng, one_run.CANARIES, confidence, records),
+        ),
+        "membership": timed(
+            "membership",
+            lambda: membership.audit(default, dataset, rng, models, confidence, 2 * records, step),
+        ),
+    }
+    claims_nothing = found["membership"]["claim"]["epsilon"] is None
+    return {
+        "method": settings.method,
+        "claimed_epsilon": None if claims_nothing else settings.epsilon,
+        "claimed_for_pairs": found["canary"]["claim"],
+        "covers_weights": found["canary"]["covers_weights"],
+        **found,
+    }
+
+
+HEAD = (
+    "| method | claimed ε | covers the weights | claim for pairs | canary: ε ≥ | one run: ε ≥ "
+    "| membership: TPR at 1 % FPR | AUC |"
+)
+
+
+def to_markdown(record: dict[str, Any]) -> str:
+    """The table for a page, with what a reader needs to redo it."""
+    lines = [HEAD, "|---|---|---|---|---|---|---|---|"]
+    for row in record["rows"]:
+        member = row["membership"]
+        low, high = member["true_positive_rate_at_1_percent_interval"]
+        pairs = row["claimed_for_pairs"]["epsilon"]
+        lines.append(
+            f"| {row['method']} | {_number(row['claimed_epsilon'])} "
+            f"| {'yes' if row['covers_weights'] else '**no**'} | {_number(pairs)} "
+            f"| {_bound(row['canary'], pairs)} | {_bound(row['one_run'], pairs)} "
+            f"| {100 * member['true_positive_rate_at_1_percent']:.1f} % "
+            f"({100 * low:.1f}–{100 * high:.1f}) | {member['auc']:.3f} |"
+        )
+    trials = ", ".join(f"{row['method']} {row['canary']['trials']}" for row in record["rows"])
+    first = record["rows"][0]
+    lines += [
+        "",
+        f"{record['data']}, δ = {record['delta']:g}, confidence {100 * record['confidence']:g} %. "
+        f"Canary trainings: {trials}. One run: {first['one_run']['trials']} canaries. "
+        f"Membership: {first['membership']['trials']} models on halves of "
+        f"{first['membership']['pool']} records, interval by resampling models. "
+        f"{record['seconds']:.0f} s in all. Bold: above the claim in that relation.",
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
+
+
+def _bound(found: dict[str, Any], claim: float | None) -> str:
+    text = f"{found['epsilon_lower']:.2f}"
+    return f"**{text}**" if claim is not None and found["epsilon_lower"] > claim else text
+
+
+def write(record: dict[str, Any], out: Path) -> None:
+    """results/audit/digits.json or fashion-subset.json, and the ROC curves as a picture."""
+    out.mkdir(parents=True, exist_ok=True)
+    name = file_name(record["data"])
+    files.write_json(out / f"{name}.json", record)
+    curves = {row["method"]: row["membership"] for row in record["rows"]}
+    membership.plot(curves, out / f"{name}-roc.png", f"Membership inference on {record['data']}")
+
+
+def file_name(data_name: str) -> str:
+    """The stem of the table's file."""
+    return "fashion-subset" if data_name == "fashion-mnist" else Path(data_name).stem
+
+
+def place(page: Path, record: dict[str, Any]) -> None:
+    """Put the table between its markers on a page of the guide."""
+    name = file_name(record["data"])
+    begin, end = f"<!-- audit table: {name} -->", f"<!-- end of audit table: {name} -->"
+    text = page.read_text()
+    if begin not in text or end not in text:
+        raise ValueError(f"{page} has no markers {begin} and {end}; add them where the table goes")
+    head, rest = text.split(begin, 1)
+    tail = rest.split(end, 1)[1]
+    files.write_atomically(page, f"{head}{begin}\n\n{to_markdown(record)}\n\n{end}{tail}".encode())
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A table as `write` left it."""
+    record: dict[str, Any] = files.read_json(path)
+    return record
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """The table for a terminal."""
+    return to_markdown(record).replace("**", "")

@@ -1,0 +1,176 @@
+"""How does a user with arrays train a model that may be released? A scikit-learn estimator.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from simplexdp import CertifiedClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
+    >>> bool(model.fit(X, y).score(X, y) > 0.5)
+    True
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from simplexdp import features, noise, sampling
+from simplexdp.accounting.gaussian import calibrate_mu
+from simplexdp.methods import certified, linear, linear_rule
+
+Array = NDArray[Any]
+Bounds = tuple[float | Sequence[float], float | Sequence[float]]
+
+
+class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier on fixed features whose weights are (ε, δ)-differentially private.
+
+    Parameters
+    ----------
+    epsilon, delta : the budget of one ``fit``; every further fit on the same data adds to it.
+    features : "auto", "scattering", "columns", "random", "package.module:function" or a callable.
+        A function must treat every record by itself and may not be fitted to the private data.
+    bounds : (low, high), numbers or one for each column, known without looking at the data.
+        Columns are clipped to them and scaled. Without bounds every record is divided by its own
+        norm, which costs no privacy but forgets the norm.
+    image_shape : (channels, height, width) where the columns of X are the pixels of an image.
+    random_state : None takes noise from the operating system. A number makes the fit
+        reproducible, and private only from those who do not know the number.
+    steps, clip, lr : chosen by rule from n and the budget where None.
+
+    Formal guarantee
+    ----------------
+    ``weights_`` and ``bias_``, and so every prediction, are (epsilon, delta)-private for one row of
+    X under zero-out; y and the number of rows are public. See ``simplexdp.methods.linear``.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        features: Any = "auto",
+        bounds: Bounds | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        random_state: Any = None,
+        steps: int | None = None,
+        clip: float | None = None,
+        lr: float | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.features = features
+        self.bounds = bounds
+        self.image_shape = image_shape
+        self.random_state = random_state
+        self.steps = steps
+        self.clip = clip
+        self.lr = lr
+
+    def fit(self, X: Any, y: Any) -> CertifiedClassifier:  # noqa: N803
+        """Spend the budget on these rows."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # noqa: N806
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has {len(classes)} class; a classifier needs labels of two classes or more"
+            )
+        feature_map = features.build(self.features, self._shape(X.shape[1]))
+        rule = linear_rule.choose(
+            len(X),
+            calibrate_mu(self.epsilon, self.delta),
+            steps=self.steps,
+            clip=self.clip,
+            lr=self.lr,
+        )
+        cost = linear.spending(self.epsilon, self.delta, rule)
+        rows = features.compute(self._inputs(X), feature_map, use_cache=False)
+        fitted = linear.fit(
+            rows,
+            labels.astype(np.int64),
+            len(classes),
+            (feature_map.channels, feature_map.positions),
+            rule,
+            cost,
+            self._bits(),
+        )
+        self.classes_ = classes
+        self.weights_ = fitted.weights
+        self.bias_ = fitted.bias
+        self.epsilon_ = cost.epsilon
+        self.n_iter_ = rule.schedule.steps
+        self.statement_ = certified.statement(
+            feature_map, fitted, seed_known=self.random_state is not None
+        )
+        return self
+
+    def decision_function(self, X: Any) -> Array:  # noqa: N803
+        """Logits (rows, classes), or for two classes the logit of the second against the first."""
+        logits = self._logits(X)
+        return np.asarray(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits)
+
+    def predict_proba(self, X: Any) -> Array:  # noqa: N803
+        """The softmax of the logits."""
+        logits = self._logits(X)
+        raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> Array:  # noqa: N803
+        """The most likely class of each row."""
+        chosen = self._logits(X).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Noise for ε = 1 on the hundreds of rows of scikit-learn's checks leaves little accuracy.
+        tags.classifier_tags.poor_score = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+    def _logits(self, X: Any) -> Array:  # noqa: N803
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
+        feature_map = features.build(self.features, self._shape(X.shape[1]))
+        rows = features.compute(self._inputs(X), feature_map, use_cache=False)
+        # One row at a time in the sum, so that a row's score does not depend on its neighbours.
+        scores = np.einsum("nd,dk->nk", rows.astype(np.float64), self.weights_)
+        return np.asarray(scores + self.bias_)
+
+    def _shape(self, width: int) -> tuple[int, ...]:
+        if self.image_shape is None:
+            return (width,)
+        shape = tuple(int(n) for n in self.image_shape)
+        if len(shape) != 3 or int(np.prod(shape)) != width:
+            raise ValueError(f"image_shape {shape} does not have the {width} columns of X")
+        return shape
+
+    def _inputs(self, X: Array) -> Array:  # noqa: N803
+        """Rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
+        if self.bounds is None:
+            if self.image_shape is None:
+                # √d makes up for the 1/√d of the columns map: rows end with norm 1.
+                norms = np.linalg.norm(X, axis=1, keepdims=True)
+                X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])  # noqa: N806
+            return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
+        low, high = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            raise ValueError("bounds must be finite with low < high in every column")
+        unit = (np.clip(X, low, high) - low) / (high - low)
+        scaled = unit if self.image_shape is not None else 2.0 * unit - 1.0
+        return scaled.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
+
+    def _bits(self) -> noise.Bits:
+        if self.random_state is None:
+            return noise.system_bits
+        if isinstance(self.random_state, numbers.Integral):
+            seed = int(self.random_state)
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return noise.seeded_bits(sampling.stream(seed, "certified", 0))

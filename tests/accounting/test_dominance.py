@@ -1,0 +1,175 @@
+"""Every inequality of the proof in docs/dominance.md, checked by other means than the proof's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, special
+
+from simplexdp.accounting import ACCOUNTANTS
+
+
+def below(logit, a, b):
+    """P[t < σ(logit)] for t ~ Beta(a, b), from the tail that keeps its digits."""
+    if logit < 0:
+        return special.betainc(a, b, special.expit(logit))
+    return 1.0 - special.betainc(b, a, special.expit(-logit))
+
+
+def vertex_curve(log_gamma, r, alpha):
+    return below(-log_gamma / r, alpha, alpha + r) - math.exp(log_gamma) * below(
+        -log_gamma / r, alpha + r, alpha
+    )
+
+
+def level_interval(theta, depth):
+    """The x_1 < logit θ < x_2 where θx − log(1+e^x) lies `depth` below its maximum."""
+    mu = special.logit(theta)
+
+    def drop(x):
+        return theta * (x - mu) - np.logaddexp(0, x) + np.logaddexp(0, mu) + depth
+
+    ends = []
+    for sign in (-1.0, 1.0):
+        near, far = mu, mu + sign
+        while drop(far) > 0:
+            far += 2 * (far - mu)
+        for _ in range(200):
+            middle = (near + far) / 2
+            near, far = (middle, far) if drop(middle) > 0 else (near, middle)
+        ends.append(near)
+    return ends[0], mu, ends[1]
+
+
+thetas = st.floats(0.5, 0.995)
+depths = st.floats(-4, 1.0).map(lambda e: 10.0**e)
+alphas = st.floats(0.5, 30.0)
+strengths = st.floats(-2, 1).map(lambda e: 10.0**e)
+
+
+@settings(max_examples=60, deadline=None)
+@given(alpha=alphas, strength=strengths, theta=thetas, depth=depths)
+def test_the_mean_inside_a_level_set_is_above_the_mean(alpha, strength, theta, depth):
+    """N ≥ 0, by quadrature of Beta(α+rθ, α+r(1−θ)) in the logit."""
+    r = alpha * strength
+    low, _, high = level_interval(theta, depth)
+    a, b = alpha + r * theta, alpha + r * (1 - theta)
+    mean = special.digamma(a) - special.digamma(b)
+
+    def integrand(x):
+        log_p = a * special.log_expit(x) + b * special.log_expit(-x) - special.betaln(a, b)
+        return (x - mean) * math.exp(log_p)
+
+    inside = integrate.quad(integrand, low, high, limit=200, points=[np.clip(mean, low, high)])
+    assert inside[0] >= -1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(alpha=alphas, strength=strengths, theta=st.floats(0.5, 0.9999))
+def test_the_mean_of_the_logit_is_below_the_mode_of_the_ratio(alpha, strength, theta):
+    r = alpha * strength
+    mean = special.digamma(alpha + r * theta) - special.digamma(alpha + r * (1 - theta))
+    assert mean <= special.logit(theta) + 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(theta=thetas, depth=depths)
+def test_the_closed_forms_of_the_level_set(theta, depth):
+    low, mu, high = level_interval(theta, depth)
+    p1, p2 = mu - low, high - mu
+    v, eta = theta * (1 - theta), theta - 0.5
+    right = special.expit(high) - theta
+    left = theta - special.expit(low)
+    assert v / right == pytest.approx(0.5 / math.tanh(p2 / 2) + eta, rel=1e-6)
+    assert v / left == pytest.approx(0.5 / math.tanh(p1 / 2) - eta, rel=1e-6)
+    assert p2 >= p1 * (1 - 1e-9)
+
+
+def test_kappa_times_c_increases():
+    with mpmath.workdps(40):
+        grid = [mpmath.mpf(10) ** (mpmath.mpf(k) / 20) for k in range(-80, 60)]
+        values = [mpmath.coth(z) ** 2 - mpmath.coth(z) / z for z in grid]
+        assert all(x < y for x, y in itertools.pairwise(values))
+
+
+@settings(max_examples=40, deadline=None)
+@given(alpha=alphas, strength=strengths, theta=thetas, depth=depths)
+def test_the_ratio_of_the_two_ends_grows_with_the_level(alpha, strength, theta, depth):
+    """log W at two nearby levels, straight from its definition."""
+    r = alpha * strength
+    mean = special.digamma(alpha + r * theta) - special.digamma(alpha + r * (1 - theta))
+
+    def log_ratio(at):
+        low, _, high = level_interval(theta, at)
+        if low >= mean:
+            return math.inf
+        ends = []
+        for x in (high, low):
+            t, s = special.expit(x), special.expit(-x)
+            ends.append(
+                math.log(abs(x - mean)) + alpha * math.log(t * s) - math.log(abs(t - theta))
+            )
+        return ends[0] - ends[1]
+
+    assert log_ratio(depth) >= log_ratio(1.3 * depth) - 1e-6
+
+
+def sticks(c, x):
+    """The density of both sticks' logits: t_1 ~ Beta(c_1, c_2+c_3), t_2 ~ Beta(c_2, c_3)."""
+    parts = []
+    for a, b in ((c[0], c[1] + c[2]), (c[1], c[2])):
+        log_p = a * special.log_expit(x) + b * special.log_expit(-x) - special.betaln(a, b)
+        parts.append(np.exp(log_p))
+    return parts[0][:, None] * parts[1][None, :]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 3.0])
+@pytest.mark.parametrize("ratio", [0.3, 0.95])
+def test_no_pair_of_three_classes_beats_the_vertices(alpha, ratio):
+    rng = np.random.default_rng(3)
+    r = ratio * alpha
+    tau = np.linspace(-1, 1, 241) * math.asinh(45 / min(alpha, 1.0))
+    x, weight = np.sinh(tau), np.cosh(tau) * (tau[1] - tau[0])
+    cell = weight[:, None] * weight[None, :]
+    pairs = [
+        ([0.5, 0.5, 0], [0, 0, 1]),
+        ([0.5, 0.5, 0], [0, 0.5, 0.5]),
+        ([1, 0, 0], [0.2, 0.4, 0.4]),
+    ]
+    pairs += [(rng.dirichlet([0.4] * 3), rng.dirichlet([0.4] * 3)) for _ in range(6)]
+    levels = np.linspace(-3, 3, 7) * r / min(alpha, 1.0)
+    for a, b in pairs:
+        p = sticks(r * np.array(a) + alpha, x) * cell
+        q = sticks(r * np.array(b) + alpha, x) * cell
+        assert p.sum() == pytest.approx(1.0, abs=1e-6)
+        for level in levels:
+            curve = np.maximum(p - math.exp(level) * q, 0).sum()
+            assert curve <= vertex_curve(level, r, alpha) + 5e-5
+
+
+def test_the_block_lemma_stops_at_small_alpha():
+    """At α = 0.05 the split block's likelihood ratio reaches above the merged one's bound."""
+    alpha, r = 0.05, 0.0495
+    merged = special.betaln(alpha, alpha) - special.betaln(alpha + r, alpha)
+    split = special.betaln(alpha, alpha) - special.betaln(alpha + r / 2, alpha + r / 2)
+    assert split - r * math.log(2) > merged
+    alpha, r = 0.5, 0.495
+    merged = special.betaln(alpha, alpha) - special.betaln(alpha + r, alpha)
+    split = special.betaln(alpha, alpha) - special.betaln(alpha + r / 2, alpha + r / 2)
+    assert split - r * math.log(2) < merged
+
+
+def test_the_accountants_say_from_which_alpha_they_are_proved():
+    for name in ("pld", "visible-pld"):
+        record = ACCOUNTANTS[name]
+        assert record.proved_at(0.5)
+        assert not record.proved_at(0.49)
+        assert not record.proved
+        assert any("verified numerically and not proved" in text for text in record.assumptions)
+    assert ACCOUNTANTS["exact"].proved_at(0.01)

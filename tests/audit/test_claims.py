@@ -1,0 +1,70 @@
+"""Claims are converted to the relation of the audit, never in the method's favour or against it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from simplexdp.audit import claims
+from simplexdp.statement import Statement
+
+
+def statement(name: str, relation: str, sampling: str, epsilon: float | None = 1.0) -> Statement:
+    return Statement(
+        method=name,
+        mechanism={"name": name},
+        epsilon=epsilon,
+        delta=None if epsilon is None else 1e-5,
+        accountant="x",
+        relation=relation,
+        sampling=sampling,
+        steps=1,
+        covers_draws=False,
+        covers_weights=True,
+        covers=(),
+        does_not_cover=(),
+    )
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Balle and Wang's curve, written out."""
+    tail = stats.norm.logcdf(-mu / 2 - epsilon / mu)
+    return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + tail))
+
+
+def test_one_gaussian_mechanism_has_twice_the_sensitivity() -> None:
+    claim = claims.for_pairs(statement("Gaussian", "zero-out", "full batches"), 1e-5)
+    assert claim.epsilon is not None
+    assert claim.delta == 1e-5
+    # Find μ of (1, 1e-5) by bisection here, and check the doubled one on the exact curve.
+    low, high = 0.01, 2.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, 1.0) <= 1e-5 else (low, middle)
+    assert gaussian_delta(2 * low, claim.epsilon) == pytest.approx(1e-5, rel=1e-4)
+    assert 2.0 < claim.epsilon < 2.5
+
+
+def test_other_claims_go_through_group_privacy() -> None:
+    claim = claims.for_pairs(statement("Gaussian", "add/remove", "Poisson, rate 1/9"), 1e-5)
+    assert claim.epsilon == 2.0
+    assert claim.delta == pytest.approx((1 + math.e) * 1e-5)
+
+
+def test_claims_that_are_about_replacing_stay() -> None:
+    dirichlet = statement("Dirichlet", "the RDP lemma is replace-input; …", "Poisson, rate 1/9")
+    assert claims.for_pairs(dirichlet, 1e-5).epsilon == 1.0
+    other = statement("noise", "replace-input", "full batches")
+    assert claims.for_pairs(other, 1e-5).epsilon == 1.0
+
+
+def test_in_or_out_is_held_against_the_claim_itself() -> None:
+    assert claims.in_or_out(statement("Gaussian", "zero-out", "full"), 1e-5).epsilon == 1.0
+
+
+def test_no_claim_is_no_claim() -> None:
+    nothing = statement("none", "none", "Poisson", None)
+    assert claims.for_pairs(nothing, 1e-5).epsilon is None
+    assert claims.in_or_out(nothing, 1e-5).epsilon is None

@@ -1,0 +1,132 @@
+"""Feature maps by name, their normalisation, and the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from simplexdp import features
+from simplexdp.features import cache, normalize
+
+
+def images(count: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, 1, 12, 12), dtype=np.uint8)
+
+
+def test_scattering_rows_have_norm_one_and_groups_mean_zero() -> None:
+    feature_map = features.build("auto", (1, 12, 12))
+    rows = features.compute(images(), feature_map, use_cache=False)
+    assert rows.shape == (5, feature_map.width) == (5, 81 * 9)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
+    groups = rows.reshape(5, 27, -1)
+    np.testing.assert_allclose(groups.mean(axis=2), 0.0, atol=1e-6)
+
+
+def test_group_normalisation_against_torch() -> None:
+    maps = torch.rand(4, 6, 3, 3, generator=torch.Generator().manual_seed(1))
+    want = torch.nn.functional.group_norm(maps, 2, eps=normalize.VARIANCE_FLOOR)
+    assert torch.allclose(normalize.group(maps, 2), want, atol=1e-5)
+
+
+def test_zero_record_stays_zero() -> None:
+    assert torch.equal(normalize.unit(torch.zeros(2, 3)), torch.zeros(2, 3))
+
+
+def test_columns_in_bounds_have_norm_at_most_one() -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, 7)).astype(np.float32)
+    out = features.compute(rows, features.build("auto", (7,)))
+    assert np.linalg.norm(out, axis=1).max() <= 1.0
+    np.testing.assert_allclose(out, rows / np.sqrt(7), rtol=1e-6)
+
+
+def test_random_features_are_public_and_bounded() -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (9, 4)).astype(np.float32)
+    first = features.compute(rows, features.build("random", (4,)))
+    again = features.compute(rows, features.build("random", (4,)))
+    np.testing.assert_array_equal(first, again)
+    assert np.linalg.norm(first, axis=1).max() <= 1.0
+
+
+def test_random_features_approximate_the_gaussian_kernel() -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (6, 4)).astype(np.float32)
+    out = features.compute(rows, features.build("random", (4,)))
+    distance = ((rows[:, None] - rows[None]) ** 2).sum(-1) / 4
+    # cos·cos averages to half the kernel exp(−‖2(x − x')‖²/2).
+    np.testing.assert_allclose(2 * out @ out.T, np.exp(-2 * distance), atol=0.12)
+
+
+def squares(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows, rows**2], axis=1)
+
+
+def test_user_features_as_a_function() -> None:
+    rows = np.ones((3, 2), dtype=np.float32)
+    out = features.compute(rows, features.build(squares, (2,)))
+    assert out.shape == (3, 4)
+
+
+def test_user_features_by_name() -> None:
+    rows = np.full((3, 2), 4.0, dtype=np.float32)
+    out = features.compute(rows, features.build("numpy:sqrt", (2,)))
+    np.testing.assert_allclose(out, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("wavelets", (3,), "unknown features"),
+        ("scattering", (3,), "needs images"),
+        ("scattering", (1, 4, 4), "at least 8×8"),
+        ("no_such_module:f", (3,), "cannot be imported"),
+        ("numpy:no_such", (3,), "cannot be imported"),
+        (lambda rows: np.zeros(3), (3,), "one row for each record"),
+    ],
+)
+def test_bad_maps_are_refused(name: object, shape: tuple[int, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        features.build(name, shape)  # type: ignore[arg-type]
+
+
+def test_features_that_are_not_finite_are_refused() -> None:
+    rows = np.array([[0.0, 1.0], [np.nan, 1.0]], dtype=np.float32)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        features.compute(rows, features.build("columns", (2,)))
+
+
+def test_cache_is_used_and_keyed_by_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
+    feature_map = features.build("scattering", (1, 12, 12))
+    first = np.array(features.compute(images(), feature_map))
+    (path,) = (tmp_path / "features").glob("*.npy")
+    stamp = path.stat().st_mtime_ns
+    np.testing.assert_array_equal(features.compute(images(), feature_map), first)
+    assert path.stat().st_mtime_ns == stamp
+    changed = images()
+    changed[0, 0, 0, 0] ^= 1
+    features.compute(changed, feature_map)
+    assert len(list((tmp_path / "features").glob("*.npy"))) == 2
+
+
+def test_damaged_cache_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
+    feature_map = features.build("scattering", (1, 12, 12))
+    first = np.array(features.compute(images(), feature_map))
+    (path,) = (tmp_path / "features").glob("*.npy")
+    path.write_bytes(b"cut off")
+    np.testing.assert_array_equal(features.compute(images(), feature_map), first)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
+
+    def broken() -> object:
+        yield np.zeros((2, 3), dtype=np.float32)
+        raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError):
+        cache.write("key", 4, 3, broken())  # type: ignore[arg-type]
+    assert list((tmp_path / "features").iterdir()) == []
