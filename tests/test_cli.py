@@ -44,7 +44,7 @@ def test_train_prints_one_json_object_and_writes_a_run(command, tmp_path):
 def test_train_tells_a_person_what_is_not_covered(command):
     done = command("train", "--steps", "50", "--batch-size", "8", "--quiet")
     assert done.returncode == 0, done.stderr
-    assert "NOT the weights" in done.stdout
+    assert "NOT on the weights" in done.stdout
     assert "Back-propagation is not post-processing" in done.stdout
 
 
@@ -66,7 +66,10 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["train", "--resume"], "--resume needs the run folder"),
         (["train", "--resume", "--out", "none"], "not a run folder"),
         (["train", "--nonsense"], "No such option"),
-        (["account", "--r", "3", *SCHEDULE], "r"),
+        (["train", "--device", "nonsense"], "no device"),
+        (["train", "--option", "foo=1"], "does not know the option"),
+        (["train", "--resume", "--out", "none", "--epsilon", "2"], "give --out alone"),
+        (["account", "--r", "3", *SCHEDULE], "alpha"),
         (["account", "--r", "0.1", "--sample-rate", "1", "--steps", "5"], "rate"),
         (["calibrate", "--epsilon", "0", *SCHEDULE], "epsilon"),
         (["calibrate", "--epsilon", "1", "--accountant", "x", *SCHEDULE], "unknown accountant"),
@@ -75,7 +78,27 @@ def test_train_tells_a_person_what_is_not_covered(command):
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(fail, tmp_path, arguments, message):
     assert message in fail(*arguments)
-    assert not list(tmp_path.rglob("*.json"))
+    assert [path.name for path in tmp_path.rglob("*")] in ([], ["runs"])  # no run, no ledger
+
+
+def test_a_budget_on_ones_own_data_is_kept(succeed, fail, tmp_path):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "own.npz", X=rng.normal(size=(300, 4)), y=np.arange(300) % 2)
+    train = ["train", "--data", "own.npz", "--bounds", "-3:3", "--steps", "5", "--batch-size", "2"]
+    succeed(*train)
+    spent = succeed("ledger", "--data", "own.npz")["data"][0]
+    assert spent["runs"] == 1
+    succeed("ledger", "--data", "own.npz", "--set-budget", str(spent["epsilon_together"]))
+    assert "budget" in fail(*train, "--quiet")
+    assert succeed("ledger", "--data", "own.npz")["data"][0]["runs"] == 1
+
+
+def test_a_recipe_gives_way_to_what_is_asked_for(fail):
+    """The method decides whether the weights are covered: it must not be dropped silently."""
+    message = fail("train", "--recipe", "fashion-mnist", "--method", "nonsense")
+    assert "unknown method" in message
 
 
 def test_an_existing_run_folder_is_refused(fail, tmp_path):

@@ -82,10 +82,15 @@ def test_a_billion_records():
 
 
 def test_a_batch_longer_than_one_round_of_gaps():
-    """Low head room must not cut a batch short: at q = 0.999 almost everyone is in it."""
-    batch = sampling.poisson_batch(5000, 0.999, np.random.default_rng(0))
-    assert stats.binomtest(len(batch), 5000, 0.999).pvalue > LEVEL
-    assert len(np.unique(batch)) == len(batch)
+    """Drawing the gaps in many short rounds gives the same law and cuts no batch short."""
+    rng = np.random.default_rng(0)
+    batches = [sampling.poisson_batch(500, 0.3, rng, gaps_at_once=7) for _ in range(2000)]
+    assert all((np.diff(batch) > 0).all() for batch in batches)
+    total = sum(len(batch) for batch in batches)
+    assert stats.binomtest(total, 500 * 2000, 0.3).pvalue > LEVEL
+    counts = np.bincount(np.concatenate(batches), minlength=500)
+    statistic = ((counts - 600) ** 2 / (2000 * 0.3 * 0.7)).sum()
+    assert stats.chi2(500).sf(statistic) > LEVEL
 
 
 def test_any_start_gives_the_same_batches():

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from simplexdp import checkpoint, methods, runs, training
-from simplexdp.ledger import Ledger
+from simplexdp.ledger import Ledger, identity
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(
@@ -76,7 +76,7 @@ def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, optimizer, 
 
 def test_kill_minus_nine_and_resume(tmp_path):
     """A real process, really killed, in the middle of training on the digits."""
-    arguments = ["train", "--steps", "1500", "--batch-size", "8", "--seed", "3", "--quiet"]
+    arguments = ["train", "--steps", "2500", "--batch-size", "8", "--seed", "3", "--quiet"]
     ledger = str(tmp_path / "ledger.jsonl")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "SIMPLEXDP_LEDGER": ledger}
     begin = [
@@ -95,20 +95,21 @@ def test_kill_minus_nine_and_resume(tmp_path):
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert 0 < _step(cut) < 1500, "the process ended before it could be killed"
+    assert 0 < _step(cut) < 2500, "the process ended before it could be killed"
     resume = ["train", "--resume", "--out", str(cut), "--quiet"]
     subprocess.run([*begin, *resume], env=environment, check=True)
     assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
-    assert runs.RunFolder(cut).metrics()[-1]["step"] == 1500
+    assert runs.RunFolder(cut).metrics()[-1]["step"] == 2500
     assert len(Ledger(ledger).entries("digits")) == 2  # the resumed run is counted once
 
 
 def _step(folder: Path) -> int:
     path = folder / "checkpoint.safetensors"
-    if not path.exists():
-        return 0
-    key = runs.RunFolder(folder).settings().key(runs.version())
-    return checkpoint.read(path, key).step
+    try:
+        key = runs.RunFolder(folder).settings().key(runs.version())
+        return checkpoint.read(path, key).step
+    except FileNotFoundError:
+        return 0  # not begun, or finished since
 
 
 def test_an_unfinished_run_keeps_its_secret_seed(tmp_path, blobs, monkeypatch):
@@ -156,14 +157,55 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, monkeypatch)
         methods.run(other, tmp_path / "run", resume=True, dataset=blobs)
 
 
-def test_a_full_disk_leaves_no_half_written_file(tmp_path, blobs, monkeypatch):
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_full_disk_before_the_first_step_spends_nothing(tmp_path, blobs, monkeypatch, written):
+    """The configuration is the first thing written, the checkpoint of step 0 the second."""
+    left = [written]
+    sync = os.fsync
+
     def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+        if left[0] == 0:
+            raise OSError(28, "No space left on device")
+        left[0] -= 1
+        sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
+    book = Ledger(tmp_path / "ledger.jsonl")
     with pytest.raises(OSError, match="No space left"):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_run_beyond_the_budget_is_refused_before_it_starts(tmp_path, blobs):
+    book = Ledger(tmp_path / "ledger.jsonl")
+    book.set_budget(identity("blobs"), 1e-3, 1e-5)
+    with pytest.raises(ValueError, match="budget"):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+    assert not (tmp_path / "run").exists()
+    assert book.entries() == []
+
+
+def test_a_run_without_its_checkpoint_is_counted_again(tmp_path, blobs, monkeypatch):
+    book = Ledger(tmp_path / "ledger.jsonl")
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+    monkeypatch.undo()
+    (tmp_path / "run/checkpoint.safetensors").unlink()
+    methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
+    assert len(book.entries()) == 2
+
+
+def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, monkeypatch):
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.undo()
+    torn = tmp_path / "run/.checkpoint.safetensors.abcd"  # what a kill in a write leaves
+    torn.write_bytes(b"seed")
+    methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
+    assert not list((tmp_path / "run").glob("*checkpoint*"))
+    assert not torn.exists()
 
 
 def test_a_refused_plan_leaves_nothing_behind(tmp_path, blobs):

@@ -71,11 +71,12 @@ def read(path: Path, key: str) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["run"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        found = header["key"]
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} is damaged; delete the run folder and train again in a new one"
         ) from error
-    if header["key"] != key:
+    if found != key:
         raise ValueError(
             f"{path} belongs to a run with other settings or of another version; "
             "resume with the settings in its run.json"

@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from . import data, methods, progress, runs
+from .ledger import Ledger
 from .settings import Settings
+from .statement import rounded_up
 
+# The certified method has its own model, no batches, and steps by its own rule.
+NOT_FOR: dict[str, dict[str, Any]] = {
+    "certified": {"model": None, "batch_size": None, "steps": None, "epochs": None}
+}
 DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plain")
 
 
@@ -27,6 +33,7 @@ class Row:
     delta: float | None
     accountant: str
     covers_weights: bool
+    broken_assumptions: tuple[str, ...]
 
     @property
     def mean(self) -> float:
@@ -39,24 +46,36 @@ class Row:
 
 def compare(
     settings: Settings,
+    out: Path,
     names: Sequence[str] = DEFAULT_METHODS,
     seeds: int = 3,
     show_progress: bool = False,
+    ledger: Ledger | None = None,
 ) -> list[Row]:
-    """Train every method once for each seed; nothing is written but what the caller writes."""
+    """Train every method `seeds` times, each into a run folder of its own below `out`.
+
+    With a seed in the settings the runs are reproducible and not private; without one each has
+    a fresh secret seed.  Every run is counted in the ledger, so comparing five methods on
+    private data costs what five trainings cost.
+    """
     if seeds < 1:
         raise ValueError(f"the number of seeds is {seeds}; at least 1 is needed")
-    trainers = {name: methods.method(name) for name in names}  # refuses unknown names first
+    for name in names:
+        methods.method(name)  # refuses an unknown name before anything is trained
     dataset = data.load(settings.data, **settings.data_options)
     rows = []
     with progress.bars(show_progress) as bar:
-        task = bar.add_task("comparing", total=len(trainers) * seeds)
-        for name, train in trainers.items():
+        task = bar.add_task("comparing", total=len(names) * seeds)
+        for name in names:
             outcomes = []
-            for seed in range(seeds):
-                bar.update(task, description=f"{name}, seed {seed}")
+            for number in range(seeds):
+                bar.update(task, description=f"{name}, {number + 1} of {seeds}")
+                seed = None if settings.seed is None else settings.seed + number
                 chosen = dataclasses.replace(settings, method=name, seed=seed)
-                outcomes.append(train(chosen, dataset, None))
+                chosen = dataclasses.replace(chosen, **NOT_FOR.get(name, {}))
+                folder = out / f"{name}-{number}"
+                outcome, _ = methods.run(chosen, folder, dataset=dataset, ledger=ledger)
+                outcomes.append(outcome)
                 bar.advance(task)
             statement = outcomes[0].statement
             rows.append(
@@ -69,6 +88,7 @@ def compare(
                     delta=statement.delta,
                     accountant=statement.accountant,
                     covers_weights=statement.covers_weights,
+                    broken_assumptions=tuple(statement.to_json()["broken_assumptions"]),
                 )
             )
     return rows
@@ -101,7 +121,7 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
             row.model,
             f"{100 * row.mean:.2f} %{spread}",
             f"{row.seconds:.1f}",
-            "none" if row.epsilon is None else f"{row.epsilon:.3g}",
+            "none" if row.epsilon is None else rounded_up(row.epsilon, 3),
             row.accountant,
             "yes" if row.covers_weights else "no",
         ]

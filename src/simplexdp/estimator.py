@@ -1,11 +1,11 @@
 """How does a user with arrays train a model that may be released? A scikit-learn estimator.
 
-    >>> from sklearn.datasets import load_digits
-    >>> from simplexdp import CertifiedClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
-    >>> bool(model.fit(X, y).score(X, y) > 0.5)
-    True
+>>> from sklearn.datasets import load_digits
+>>> from simplexdp import CertifiedClassifier
+>>> X, y = load_digits(return_X_y=True)
+>>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
+>>> bool(model.fit(X, y).score(X, y) > 0.5)
+True
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.clip = clip
         self.lr = lr
 
-    def fit(self, X: Any, y: Any) -> CertifiedClassifier:  # noqa: N803
+    def fit(self, X: Any, y: Any) -> CertifiedClassifier:
         """Spend the budget on these rows."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)  # noqa: N806
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -111,18 +111,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def decision_function(self, X: Any) -> Array:  # noqa: N803
+    def decision_function(self, X: Any) -> Array:
         """Logits (rows, classes), or for two classes the logit of the second against the first."""
         logits = self._logits(X)
         return np.asarray(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits)
 
-    def predict_proba(self, X: Any) -> Array:  # noqa: N803
+    def predict_proba(self, X: Any) -> Array:
         """The softmax of the logits."""
         logits = self._logits(X)
         raised = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
-    def predict(self, X: Any) -> Array:  # noqa: N803
+    def predict(self, X: Any) -> Array:
         """The most likely class of each row."""
         chosen = self._logits(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
@@ -134,9 +134,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         return tags
 
-    def _logits(self, X: Any) -> Array:  # noqa: N803
+    def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         feature_map = features.build(self.features, self._shape(X.shape[1]))
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
         # One row at a time in the sum, so that a row's score does not depend on its neighbours.
@@ -151,13 +151,13 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"image_shape {shape} does not have the {width} columns of X")
         return shape
 
-    def _inputs(self, X: Array) -> Array:  # noqa: N803
+    def _inputs(self, X: Array) -> Array:
         """Rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
         if self.bounds is None:
             if self.image_shape is None:
                 # √d makes up for the 1/√d of the columns map: rows end with norm 1.
                 norms = np.linalg.norm(X, axis=1, keepdims=True)
-                X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])  # noqa: N806
+                X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])
             return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
         low, high = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):

@@ -147,6 +147,13 @@ def compose(events: list[Event], delta: float) -> float:
     return compose_epsilon([_as_dp_event(event) for event in events], delta)
 
 
+def identity(data: str) -> str:
+    """The name under which a data set is kept: a known set's own, or the full path of a file."""
+    from simplexdp.data import names
+
+    return data if data in names() else str(Path(data).expanduser().resolve())
+
+
 def default_path() -> Path:
     """SIMPLEXDP_LEDGER if set, else ~/.simplexdp/ledger.jsonl."""
     chosen = os.environ.get("SIMPLEXDP_LEDGER")

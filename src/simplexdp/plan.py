@@ -10,7 +10,7 @@
     print(plan.statement().to_markdown())
 
 Because sampler, loss and accountant come from one object, the mechanism that runs is the one
-that is accounted: a step beyond the schedule, or a second draw for a record of the same batch,
+that is accounted: a step beyond the schedule, or more draws in a step than its batch has records,
 is refused.
 """
 
@@ -26,7 +26,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from . import accounting, mechanism, sampling
-from .statement import WEIGHTS_NOT_COVERED, Assumption, Statement, common_assumptions
+from .statement import (
+    WEIGHTS_NOT_COVERED,
+    Assumption,
+    Statement,
+    common_assumptions,
+    rounded_up,
+)
 
 # The paper's figure on learning rates: over γ·κ the curves of all α fall together, with their
 # best between 0.04 and 0.13; this is about the geometric middle.
@@ -69,7 +75,9 @@ class Plan:
             raise ValueError(
                 f"unknown estimator {estimator!r}; use one of {', '.join(mechanism.ESTIMATORS)}"
             )
-        self.batch_size, self.steps = schedule(records, epsilon, delta, batch_size, steps, alpha)
+        self.batch_size, self.steps = schedule(
+            records, epsilon, delta, batch_size, steps, alpha, accountant
+        )
         self.records = records
         self.delta = delta
         self.alpha = alpha
@@ -83,6 +91,7 @@ class Plan:
         sampling.check_seed(self._seed)
         self.steps_done = 0
         self._draws_open = 0
+        self._iteration = 0
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
         schedule: dict[str, Any] = {
@@ -103,7 +112,7 @@ class Plan:
             f"epsilon = {epsilon:g} leaves no useful r with batch size {self.batch_size} of "
             f"{self.records} records for {self.steps} steps (the largest is {found.r:.2g} for "
             f"alpha = {self.alpha:g}); what would do: {batch}fewer steps, or an epsilon of "
-            f"{floor:.3g}"
+            f"{rounded_up(floor, 3)}"
         )
 
     def learning_rate(self, optimizer: str = "sgd") -> float:
@@ -111,7 +120,8 @@ class Plan:
         if optimizer in ("adam", "adamw", "rmsprop"):
             return ADAPTIVE_LEARNING_RATE
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
-        return EFFECTIVE_LEARNING_RATE / kappa
+        # Momentum m adds up 1/(1 − m) past gradients, here ten.
+        return EFFECTIVE_LEARNING_RATE / kappa * (0.1 if optimizer == "momentum" else 1.0)
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The Poisson batches of the steps that are left; an empty batch is a step too."""
@@ -121,31 +131,36 @@ class Plan:
                 f"the plan is for {self.records} records and the data has {size}; "
                 "make a plan for this data"
             )
-        if self.steps_done >= self.steps:
-            raise BudgetExhausted(
-                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
-            )
+        self._refuse_beyond_schedule()
+        self._iteration += 1
+        iteration = self._iteration
         indices = sampling.poisson_batches(
             self.records, self.sample_rate, self.steps, self._seed, self.steps_done
         )
         for batch in _gather(data, indices, workers):
+            if iteration != self._iteration:
+                # Two iterations at once would give the same batch to two steps.
+                raise BudgetExhausted("another iteration over this plan's batches has begun")
             self.begin_step(len(batch[1]))
             yield batch
 
     def begin_step(self, batch_records: int) -> int:
         """Count a step for a batch of this size; its number keys the step's randomness."""
-        if self.steps_done >= self.steps:
-            raise BudgetExhausted(
-                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
-            )
+        self._refuse_beyond_schedule()
         self.steps_done += 1
         self._draws_open = batch_records
         return self.steps_done - 1
 
+    def _refuse_beyond_schedule(self) -> None:
+        if self.steps_done >= self.steps:
+            raise BudgetExhausted(
+                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
+            )
+
     def resume_at(self, step: int) -> None:
         """Go on after `step` finished steps, with the randomness that belongs to the next."""
-        if not 0 <= step <= self.steps:
-            raise ValueError(f"cannot resume at step {step} of {self.steps}")
+        if not self.steps_done <= step <= self.steps:
+            raise ValueError(f"cannot go from step {self.steps_done} to {step} of {self.steps}")
         self.steps_done, self._draws_open = step, 0
 
     def loss(self) -> PrivateLoss:
@@ -194,6 +209,10 @@ class Plan:
             accounting.POISSON: True,
             accounting.SEPARATE: None if batch_norm is None else not batch_norm,
         }
+        assumptions = (
+            *(Assumption(text, holds.get(text)) for text in accountant.assumptions),
+            *common_assumptions(self.seed_known, computed_from_data),
+        )
         return Statement(
             method="dirichlet (Algorithm 1)",
             mechanism={
@@ -208,19 +227,16 @@ class Plan:
             relation=accountant.relation,
             sampling=f"Poisson, rate {self.batch_size}/{self.records}",
             steps=self.steps_done,
-            covers_draws=True,
+            covers_draws=all(assumption.holds is not False for assumption in assumptions),
             covers_weights=False,
-            covers=("the sequence of Dirichlet draws, under the assumptions below",),
+            covers=("the sequence of Dirichlet draws, if every assumption below held",),
             does_not_cover=(
                 WEIGHTS_NOT_COVERED,
                 "Predictions of the trained model, its checkpoints and its test accuracy.",
                 "Any use of the labels, the number of records or the class counts: "
                 "these are public.",
             ),
-            assumptions=(
-                *(Assumption(text, holds.get(text)) for text in accountant.assumptions),
-                *common_assumptions(self.seed_known, computed_from_data),
-            ),
+            assumptions=assumptions,
             notes=notes,
         )
 
@@ -249,6 +265,7 @@ def schedule(
     batch_size: int | None,
     steps: int | None,
     alpha: float,
+    accountant: str = "theorem1",
 ) -> tuple[int, int]:
     """Batch size and steps, by rule from the number of records and the budget where not given.
 
@@ -267,7 +284,9 @@ def schedule(
     if steps < 1:
         raise ValueError(f"the number of steps is {steps}; it must be at least 1")
     if batch_size is None:
-        limit = 0.5 * records * largest_useful_rate("theorem1", epsilon, delta, alpha, steps)
+        # Composed figures take seconds each, and are below these.
+        visible = "visible" if "visible" in accountant else "theorem1"
+        limit = 0.5 * records * largest_useful_rate(visible, epsilon, delta, alpha, steps)
         batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
     return batch_size, steps
 

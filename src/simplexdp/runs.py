@@ -39,6 +39,8 @@ class RunFolder:
         if self.ledger is not None:
             path = str(self.path.resolve())
             self.ledger.reserve(data, method, event, path, covers, resume=self.resumed)
+            book = str(self.ledger.path.resolve())
+            files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
 
     @classmethod
     def create(cls, path: Path, settings: Settings) -> RunFolder:
@@ -49,12 +51,15 @@ class RunFolder:
             raise ValueError(
                 f"{path} exists; choose another folder with --out, or go on with it by --resume"
             ) from error
-        run = cls(path)
-        files.write_json(
-            path / CONFIGURATION,
-            {"settings": settings.to_json(), "version": version(), "machine": machine()},
-        )
-        return run
+        try:
+            files.write_json(
+                path / CONFIGURATION,
+                {"settings": settings.to_json(), "version": version(), "machine": machine()},
+            )
+        except BaseException:
+            path.rmdir()
+            raise
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -71,14 +76,27 @@ class RunFolder:
         record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
         return record
 
+    def ledger_path(self) -> Path | None:
+        """The ledger in which the run was counted, if it was."""
+        found = self.configuration().get("ledger")
+        return None if found is None else Path(found)
+
     def settings(self) -> Settings:
-        return Settings.from_json(self.configuration()["settings"])
+        record = self.configuration()
+        if "settings" not in record:
+            raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
+        return Settings.from_json(record["settings"])
 
     def discard(self) -> None:
         """Remove a folder in which nothing was trained yet."""
-        for name in (METRICS, CONFIGURATION):
-            (self.path / name).unlink(missing_ok=True)
+        for path in self.path.iterdir():
+            path.unlink()
         self.path.rmdir()
+
+    def forget_seed(self) -> None:
+        """Remove the checkpoint, and what a kill left of one: they hold the secret seed."""
+        for path in (self.checkpoint, *self.path.glob(f".{CHECKPOINT}.*")):
+            path.unlink(missing_ok=True)
 
     def finished(self) -> bool:
         return (self.path / "statement.json").is_file() and (self.path / MODEL).is_file()

@@ -42,12 +42,18 @@ def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key))
 
 
-def poisson_batch(records: int, sample_rate: float, rng: np.random.Generator) -> Indices:
+def poisson_batch(
+    records: int,
+    sample_rate: float,
+    rng: np.random.Generator,
+    gaps_at_once: int | None = None,
+) -> Indices:
     """The sorted indices of one Poisson batch; it may be empty, and is then still a step."""
     check_sampling(records, sample_rate)
-    mean = records * sample_rate
-    # Six deviations of head room: one round of gaps suffices but for about 1e-9 of all batches.
-    gaps_at_once = int(mean + 6.0 * math.sqrt(mean) + 16)
+    if gaps_at_once is None:
+        mean = records * sample_rate
+        # Six deviations of head room: one round of gaps suffices but for 1e-9 of all batches.
+        gaps_at_once = int(mean + 6.0 * math.sqrt(mean) + 16)
     taken: list[Indices] = []
     position = -1
     while position < records:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 WEIGHTS_NOT_COVERED = (
@@ -65,8 +66,15 @@ class Statement:
         """One line: the figure and what it covers."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
-        what = "the released weights" if self.covers_weights else "the draws only, NOT the weights"
-        return f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.accountant}); covers {what}."
+        figure = f"ε = {rounded_up(self.epsilon)}, δ = {self.delta:.3g} ({self.accountant})"
+        if self.covers_weights:
+            return f"{figure}; covers the released weights."
+        if self.covers_draws:
+            return f"{figure}; covers the draws only, NOT the weights."
+        return (
+            f"{figure}; a bound on the draws under assumptions that this run breaks, "
+            "NOT on the weights."
+        )
 
     def to_markdown(self) -> str:
         """The statement for a person."""
@@ -80,11 +88,14 @@ class Statement:
                     "Unit of privacy": self.unit,
                     "Neighbouring relation": self.relation,
                     "Public": ", ".join(self.public),
-                    "Mechanism": ", ".join(f"{k} = {_show(v)}" for k, v in self.mechanism.items()),
+                    "Mechanism": ", ".join(
+                        f"{k} = {_show(k, v)}" for k, v in self.mechanism.items()
+                    ),
                     "Sampling": self.sampling,
                     "Steps": self.steps,
                     "Accountant": self.accountant,
-                    "Covers the draws": _yes(self.covers_draws),
+                    "Covers the draws": _yes(self.covers_draws)
+                    + ("" if self.covers_weights else ", subject to the assumptions below"),
                     "Covers the released weights": _yes(self.covers_weights),
                     "Audited": audited.get("summary", "no audit was run on this model"),
                 }
@@ -129,8 +140,28 @@ def common_assumptions(seed_known: bool, computed_from_data: Sequence[str]) -> l
     return assumptions
 
 
-def _show(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def rounded_up(value: float, digits: int = 4) -> str:
+    """A cost for print, never below what it is."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def rounded_down(value: float, digits: int = 4) -> str:
+    """A parameter whose growth costs privacy, for print, never above what it is."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, direction: str) -> str:
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exact = Decimal(value)
+    shown = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=direction)
+    return f"{float(shown):.{digits}g}"
+
+
+def _show(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return rounded_down(value, 6) if name == "r" else f"{value:.6g}"
 
 
 def _yes(value: bool) -> str:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -46,6 +47,7 @@ class Job:
     optimizer: torch.optim.Optimizer | None = None
     epsilon_spent: Callable[[int], float | None] = lambda step: None
     on_resume: Callable[[int], None] = lambda step: None
+    reserve: Callable[[], None] = lambda: None  # counts the run in the ledger
     channels_last: bool = True  # off for Opacus, whose per-example gradients it falsifies
     evaluated: nn.Module | None = None  # averaged weights, where they are what is released
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # further state, changed in place
@@ -63,6 +65,7 @@ class Trained:
 
 def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Trained:
     """Run the steps that are left, from the start or from the run's checkpoint."""
+    check_inputs(job.dataset.train)
     start, seconds_before = _restore(job, run)
     settings, seed = job.settings, job.seed
     evaluate_every = max(1, job.steps // max(1, settings.evaluations))
@@ -125,7 +128,15 @@ def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimi
         return torch.optim.Adam(parameters, lr=lr)
     if name == "adamw":
         return torch.optim.AdamW(parameters, lr=lr)
-    return torch.optim.RMSprop(parameters, lr=lr)
+    if name == "rmsprop":
+        return torch.optim.RMSprop(parameters, lr=lr)
+    raise ValueError(f"unknown optimizer {name!r}")
+
+
+def check_inputs(split: data.Split) -> None:
+    """Refuse inputs with NaN or infinity before anything is spent."""
+    if split.inputs.dtype.kind == "f" and not bool(np.isfinite(split.inputs).all()):
+        raise ValueError("the training inputs hold NaN or infinity; clean them first")
 
 
 def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -134,9 +145,7 @@ def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
 
     def prepare(step: int) -> tuple[Tensor, Tensor]:
         rng = sampling.stream(job.seed, "batch", step)
-        indices = distributed.shard(
-            sampling.poisson_batch(len(split.labels), job.sample_rate, rng)
-        )
+        indices = distributed.shard(sampling.poisson_batch(len(split.labels), job.sample_rate, rng))
         inputs, labels = _tensors(split, indices, settings.device)
         if settings.augment:  # before scaling, so that a crop is padded with black
             rng = sampling.stream(distributed.own_seed(job.seed), "augment", step)
@@ -176,9 +185,18 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
         return 0, 0.0
     if not run.checkpoint.exists():
         _save(job, run, 0, 0.0)
+        try:
+            job.reserve()
+        except BaseException:
+            run.forget_seed()
+            raise
         return 0, 0.0
     saved = checkpoint.read(run.checkpoint, job.settings.key(version()))
-    job.model.load_state_dict(dict(saved.model))
+    job.reserve()
+    try:
+        job.model.load_state_dict(dict(saved.model))
+    except RuntimeError as error:
+        raise ValueError(f"{run.checkpoint} does not fit the model; it is damaged") from error
     if job.optimizer is not None:
         job.optimizer.load_state_dict(dict(saved.optimizer))
     for name, value in saved.extra.items():

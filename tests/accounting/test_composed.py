@@ -103,7 +103,7 @@ def test_never_above_the_exact_renyi_figure():
 
 @pytest.mark.parametrize(("r", "looser"), [(0.235, 0.62), (0.903, 2.69)])
 def test_rounding_every_loss_up_gives_the_looser_figures(r, looser):
-    """The often quoted 0.62 … 2.69 are this distribution with each step's loss rounded up to a
+    """0.62 … 2.69 are this distribution with each step's loss rounded up to a
     multiple of 1e-5, which adds about T·1e-5/2 = 0.1; connecting the dots does not pay that."""
     interval, q, steps = 1e-5, 0.005, 20_000
     k = np.arange(-510, round(4 * r**3 / interval) + 20_000)

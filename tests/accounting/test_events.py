@@ -74,3 +74,8 @@ def test_a_smaller_delta_than_it_was_made_for_is_refused():
 def test_an_event_survives_its_named_tuple():
     event = dirichlet_event(**RUN, steps=5)
     assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
+
+
+def test_too_many_steps_for_delta_are_refused():
+    with pytest.raises(ValueError, match="too small for the pld"):
+        compose_epsilon([dirichlet_event(**RUN, steps=10**6)], 1e-9)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from simplexdp import features
 from simplexdp.features import cache, normalize
 

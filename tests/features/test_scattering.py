@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from simplexdp.features import scattering
 
 
@@ -68,9 +69,7 @@ def direct_scatter(image: np.ndarray, angles: int) -> np.ndarray:
     out += [inner(circular(wave, low).real[::4, ::4]) for wave in fine]
     out += [inner(circular(wave, half).real[::2, ::2]) for wave in coarse]
     for wave in fine:
-        out += [
-            inner(circular(second[::2, ::2], half).real[::2, ::2]) for second in waves(wave, 1)
-        ]
+        out += [inner(circular(second[::2, ::2], half).real[::2, ::2]) for second in waves(wave, 1)]
     return np.stack(out)
 
 

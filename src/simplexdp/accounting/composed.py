@@ -37,11 +37,6 @@ class Step:
     r: float
     alpha: float
 
-    @property
-    def grid_rate(self) -> float:
-        """The rate at which the pair is mixed before it is put on the grid."""
-        return self.sample_rate if self.participation == HIDDEN else 1.0 - 1e-16
-
 
 def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[float, float, float]:
     """Interval, lowest and highest loss for a step: fine enough, within the most cells allowed."""
@@ -119,7 +114,8 @@ def rounding_allowance(steps: int, length: int, peak: float) -> float:
     return steps * unit * math.log2(max(length, 2)) * max(1.0, length * peak)
 
 
-def _check_allowance(allowance: float, delta: float, steps: int) -> None:
+def check_allowance(allowance: float, delta: float, steps: int) -> None:
+    """Refuse a figure whose rounding may take more than a tenth of δ."""
     if allowance > delta / 10.0:
         raise ValueError(
             f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
@@ -139,7 +135,7 @@ class _Composed:
 
 def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: bool) -> _Composed:
     interval, low, high = grid(step, steps, delta, per_deviation)
-    _check_allowance(rounding_allowance(steps, int((high - low) / interval), 0.0), delta, steps)
+    check_allowance(rounding_allowance(steps, int((high - low) / interval), 0.0), delta, steps)
     singles = step_pmfs(step, interval, low, high, up)
     tail = _SHARE * delta
     pmfs = tuple(pmf.self_compose(steps, tail) for pmf in singles)
@@ -148,7 +144,7 @@ def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: boo
     idle = (1.0 - weight) ** steps if weight < 1.0 else 0.0
     peak = min(1.0, interval / (2.5 * spread) + idle)
     allowance = max(rounding_allowance(steps, pmf.size, peak) for pmf in pmfs)
-    _check_allowance(allowance, delta, steps)
+    check_allowance(allowance, delta, steps)
     return _Composed(pmfs, allowance, tail)
 
 

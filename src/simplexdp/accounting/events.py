@@ -19,7 +19,15 @@ import dp_accounting
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
-from simplexdp.accounting.composed import HIDDEN, VISIBLE, Step, grid, step_distribution
+from simplexdp.accounting.composed import (
+    HIDDEN,
+    VISIBLE,
+    Step,
+    check_allowance,
+    grid,
+    rounding_allowance,
+    step_distribution,
+)
 from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
 from simplexdp.accounting.loss_distribution import loss_range
 
@@ -151,17 +159,34 @@ def suggested_interval(events: list[Any], delta: float) -> float:
     return max(min(intervals), 2e-6)
 
 
+def _steps_of(event: Any) -> int:
+    """How many steps an event composes numerically; full-batch Gaussian steps count once."""
+    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+        inner = _steps_of(event.event)
+        single = isinstance(event.event, dp_accounting.GaussianDpEvent)
+        return inner if single else inner * int(event.count)
+    return 1
+
+
 def compose_epsilon(events: list[Any], delta: float) -> float:
-    """ε of all the events together under zero-out, by `SimplexAccountant`."""
+    """ε of all the events together under zero-out, by `SimplexAccountant`.
+
+    Formal guarantee
+        That of `SimplexAccountant`; what the Fourier transform's rounding may move is charged
+        against δ, and refused where it is more than a tenth of it.
+    """
     check_delta(delta)
     if not events:
         return 0.0
+    steps = sum(_steps_of(event) for event in events)
+    allowance = rounding_allowance(steps, 1 << 20, 50.0 / (1 << 20))
+    check_allowance(allowance, delta, steps)
     accountant = SimplexAccountant(
-        value_discretization_interval=suggested_interval(events, delta), delta=delta
+        value_discretization_interval=suggested_interval(events, delta), delta=0.9 * delta
     )
     for event in events:
         accountant.compose(event)
-    epsilon = float(accountant.get_epsilon(delta))
+    epsilon = float(accountant.get_epsilon(delta - allowance))
     if math.isnan(epsilon):
         raise ValueError("the composition could not be computed; check the ledger's events")
     return epsilon

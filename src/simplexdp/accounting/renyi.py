@@ -344,12 +344,6 @@ def _least(value: Array, orders: Array) -> Cost:
     return Cost(max(float(value[least]), 0.0), int(orders[least]))
 
 
-def conversion_floor(delta: float) -> Cost:
-    """The least figure any order up to the cap can give: that of a mechanism that leaks nothing."""
-    orders = np.arange(2.0, MAX_ORDER + 1.0)
-    return _least(conversion(orders, delta), orders)
-
-
 def subsampling_floor(sample_rate: float, steps: int, delta: float) -> Cost:
     """What Theorem 1 tends to as r → 0: its factor 3 leaves T/(λ−1)·log(1 + 2·P[Bin(λ,q) ≥ 3])."""
     orders = np.arange(2.0, MAX_ORDER + 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ from . import canary, membership, one_run, reconstruct, schedules
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
 BATCH = 8
+Advance = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attack as asked for; `small` lets it choose a cheap schedule where none is given."""
+
+    settings: Settings
+    dataset: data.Dataset
+    trials: int | None
+    confidence: float
+    rng: np.random.Generator
+    small: bool
+    out: Path | None
 
 
 def run(
@@ -47,40 +62,32 @@ def run(
     methods.method(settings.method)
     if dataset is None:
         dataset = _data(settings, folder)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     rng = sampling.stream(sampling.fresh_seed() if seed is None else seed, "audit", 0)
-    results = [
-        _one(name, settings, dataset, trials, confidence, rng, folder is None, out, show_progress)
-        for name in names
-    ]
+    results = []
+    for name in names:
+        job = Job(settings, dataset, trials, confidence, rng, folder is None, out)
+        results.append(_timed(name, job, show_progress))
     record = results[0] if len(results) == 1 else {"attack": "all", "audits": results}
     if folder is not None:
         attach(folder, strongest(results))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         files.write_json(out / f"{dataset.name}-{settings.method}-{attack}.json", record)
     return record
 
 
-def _one(
-    attack: str,
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-    small: bool,
-    out: Path | None,
-    show_progress: bool,
-) -> dict[str, Any]:
+def _timed(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
     began = time.monotonic()
     total = {"canary": canary.TRIALS, "membership": membership.MODELS}.get(attack, 1)
-    with progress.bars() as bar:
-        bar.disable = not show_progress
-        task = bar.add_task(f"{attack} on {settings.method}", total=trials or total)
-        found = ATTACK[attack](
-            settings, dataset, trials, confidence, rng, small, out, lambda: bar.advance(task)
-        )
-    return finish(attack, settings, dataset, confidence, found, time.monotonic() - began)
+    bar = progress.bars()
+    bar.disable = not show_progress
+    with bar:
+        label = f"{attack} on {job.settings.method}"
+        task = bar.add_task(label, total=(job.trials or total) if total > 1 else 1)
+        found = ATTACK[attack](job, lambda: bar.advance(task))
+    seconds = time.monotonic() - began
+    return finish(attack, job.settings, job.dataset, job.confidence, found, seconds)
 
 
 def finish(
@@ -130,7 +137,8 @@ def summarise(record: dict[str, Any]) -> str:
     if epsilon is None:
         return text + "; nothing is claimed"
     verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
-    return text + f"; {verdict} the claim of {epsilon:.3g} in that relation"
+    scope = "" if record["covers_weights"] else ", which covers the draws and not the weights"
+    return text + f"; {verdict} the figure of {epsilon:.3g} in that relation{scope}"
 
 
 def strongest(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -163,86 +171,51 @@ def _data(settings: Settings, folder: Path | None) -> data.Dataset:
         ) from error
 
 
-def _canary(
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-    small: bool,
-    out: Path | None,
-    advance: Callable[[], None],
-) -> dict[str, Any]:
-    return canary.audit(settings, dataset, rng, trials or canary.TRIALS, confidence, advance)
+def _canary(job: Job, advance: Advance) -> dict[str, Any]:
+    trials = job.trials or canary.TRIALS
+    return canary.audit(job.settings, job.dataset, job.rng, trials, job.confidence, advance)
 
 
-def _one_run(
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-    small: bool,
-    out: Path | None,
-    advance: Callable[[], None],
-) -> dict[str, Any]:
-    records = None
-    if small and schedules.is_open(settings):
-        settings = schedules.small(settings, "logistic")
-        records = min(schedules.SMALL_RECORDS, len(dataset.train))
-    found = one_run.audit(settings, dataset, rng, trials or one_run.CANARIES, confidence, records)
+def _one_run(job: Job, advance: Advance) -> dict[str, Any]:
+    settings, records = job.settings, None
+    if job.small and schedules.is_open(settings):
+        settings = schedules.one_run(settings)
+        records = min(schedules.SMALL_RECORDS, len(job.dataset.train))
+    canaries = job.trials or one_run.CANARIES
+    found = one_run.audit(settings, job.dataset, job.rng, canaries, job.confidence, records)
     advance()
     return found
 
 
-def _membership(
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-    small: bool,
-    out: Path | None,
-    advance: Callable[[], None],
-) -> dict[str, Any]:
-    pool = len(dataset.train)
-    if small and schedules.is_open(settings):
-        settings = schedules.small(settings, "mlp")
+def _membership(job: Job, advance: Advance) -> dict[str, Any]:
+    settings, pool = job.settings, len(job.dataset.train)
+    if job.small and schedules.is_open(settings):
+        settings = schedules.membership(settings)
         pool = min(2 * schedules.SMALL_RECORDS, pool)
     elif settings.batch_size is not None:
         # Half of the records at the same sampling rate.
         settings = dataclasses.replace(settings, batch_size=max(1, settings.batch_size // 2))
-    models = trials or membership.MODELS
-    found = membership.audit(settings, dataset, rng, models, confidence, pool, advance)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{dataset.name}-{settings.method}-roc.png"
-        membership.plot({settings.method: found}, path, f"LiRA on {dataset.name}")
+    models = job.trials or membership.MODELS
+    found = membership.audit(settings, job.dataset, job.rng, models, job.confidence, pool, advance)
+    if job.out is not None:
+        path = job.out / f"{job.dataset.name}-{settings.method}-roc.png"
+        membership.plot({settings.method: found}, path, f"LiRA on {job.dataset.name}")
     return found
 
 
-def _reconstruct(
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-    small: bool,
-    out: Path | None,
-    advance: Callable[[], None],
-) -> dict[str, Any]:
+def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
+    settings = job.settings
     if settings.model is None and settings.method != "certified":
         settings = dataclasses.replace(settings, model="mlp")
-    found = reconstruct.attack(settings, dataset, trials or BATCH, rng)
+    found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
     advance()
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{dataset.name}-{settings.method}.png"
-        reconstruct.draw([found], dataset.input_shape, path)
+    if job.out is not None:
+        path = job.out / f"{job.dataset.name}-{settings.method}.png"
+        reconstruct.draw([found], job.dataset.input_shape, path)
     return reconstruct.summary(found)
 
 
-ATTACK: dict[str, Callable[..., dict[str, Any]]] = {
+ATTACK: dict[str, Callable[[Job, Advance], dict[str, Any]]] = {
     "canary": _canary,
     "one-run": _one_run,
     "membership": _membership,

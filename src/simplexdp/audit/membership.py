@@ -42,10 +42,10 @@ def audit(
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Train the shadow models, attack each of them with the others, and rate the attack."""
-    if models < 4:
+    if models < 4 or models % 2:
         raise ValueError(
-            f"{models} models are too few: each is attacked with the others, and every record "
-            "needs one with and one without it beside the target; give --trials 4 or more"
+            f"{models} models will not do: they come in pairs on opposite halves, and each pair "
+            "is attacked with the others; give an even --trials of 4 or more"
         )
     size = len(dataset.train) if pool is None else min(pool, len(dataset.train))
     records = crafting.subset(dataset, size, rng)
@@ -73,36 +73,37 @@ def audit(
 
 
 def halves(records: int, models: int, rng: np.random.Generator) -> Bools:
-    """Which record is in which model: half of the records each, every record in half of them."""
+    """Which record is in which model: models 2k and 2k+1 have opposite halves of the records."""
     members = np.zeros((models, records), dtype=bool)
-    for k in range(0, models - 1, 2):
+    for k in range(0, models, 2):
         members[k, rng.permutation(records)[: records // 2]] = True
         members[k + 1] = ~members[k]
-    if models % 2:
-        members[-1, rng.permutation(records)[: records // 2]] = True
     return members
 
 
 def likelihood_ratios(values: Array, members: Bools) -> Array:
-    """The score of each record under each model, from all the other models."""
+    """The score of each record under each model, from the models of all other pairs.
+
+    Leaving out a target's partner too keeps as many models with as without each record.  Means
+    over unequal numbers would score members and non-members differently even if nothing leaked.
+    """
     inside, outside = (_others_mean(values, mask) for mask in (members, ~members))
     residuals = np.where(members, values - inside, values - outside)
-    var_in = float(np.nanvar(residuals[members])) + 1e-12
-    var_out = float(np.nanvar(residuals[~members])) + 1e-12
-    ratio = (
+    var_in = float(residuals[members].var()) + 1e-12
+    var_out = float(residuals[~members].var()) + 1e-12
+    return np.asarray(
         0.5 * np.log(var_out / var_in)
         + (values - outside) ** 2 / (2 * var_out)
         - (values - inside) ** 2 / (2 * var_in)
     )
-    return np.asarray(np.nan_to_num(ratio, nan=0.0))
 
 
 def _others_mean(values: Array, mask: Bools) -> Array:
-    """For model k and record i, the mean over the models of `mask` other than k."""
-    total, count = (values * mask).sum(axis=0), mask.sum(axis=0)
-    rest = count - mask
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(rest > 0, (total - values * mask) / rest, np.nan))
+    """For each model and record, the mean over the models of `mask` in the other pairs."""
+    masked = values * mask
+    pairs = masked[0::2] + masked[1::2]  # of each pair exactly one model has the record
+    rest = (masked.sum(axis=0) - pairs) / (len(pairs) - 1)
+    return np.asarray(np.repeat(rest, 2, axis=0))
 
 
 def rate_at(scores_in: Array, scores_out: Array, false_positive_rate: float) -> float:
@@ -124,7 +125,7 @@ def area(scores_in: Array, scores_out: Array) -> float:
 def rated(
     scores: Array, members: Bools, confidence: float, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """AUC and true-positive rates, with intervals from resampling whole models.
+    """AUC and true-positive rates, with intervals from resampling pairs of models.
 
     Scores under one model depend on one another, so models and not records are resampled.
     """
@@ -136,7 +137,8 @@ def rated(
 
     models = len(scores)
     point = measure(np.arange(models))
-    draws = np.array([measure(rng.integers(models, size=models)) for _ in range(RESAMPLES)])
+    picks = rng.integers(models // 2, size=(RESAMPLES, models // 2))
+    draws = np.array([measure(np.concatenate([2 * pick, 2 * pick + 1])) for pick in picks])
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
     names = ["auc", *RATES]

@@ -47,8 +47,9 @@ def table(
     counts = {method: trials or TRIALS.get(method, OTHER_TRIALS) for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
     rows = []
-    with progress.bars() as bar:
-        bar.disable = not show_progress
+    bar = progress.bars()
+    bar.disable = not show_progress
+    with bar:
         task = bar.add_task("audit", total=total)
         for method in names:
             settings = Settings(data=name, method=method, epsilon=epsilon, delta=delta)
@@ -92,7 +93,6 @@ def _row(
         )
 
     records = min(schedules.SMALL_RECORDS, len(dataset.train))
-    linear, default = (schedules.small(settings, model) for model in ("logistic", "mlp"))
     found = {
         "canary": timed(
             "canary",
@@ -100,11 +100,15 @@ def _row(
         ),
         "one_run": timed(
             "one-run",
-            lambda: one_run.audit(linear, dataset, rng, one_run.CANARIES, confidence, records),
+            lambda: one_run.audit(
+                schedules.one_run(settings), dataset, rng, one_run.CANARIES, confidence, records
+            ),
         ),
         "membership": timed(
             "membership",
-            lambda: membership.audit(default, dataset, rng, models, confidence, 2 * records, step),
+            lambda: membership.audit(
+                schedules.membership(settings), dataset, rng, models, confidence, 2 * records, step
+            ),
         ),
     }
     claims_nothing = found["membership"]["claim"]["epsilon"] is None

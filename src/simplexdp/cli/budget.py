@@ -9,6 +9,7 @@ import typer
 
 from .. import accounting
 from .. import ledger as ledgers
+from ..statement import rounded_down, rounded_up
 from .shell import AccountantName, Alpha, Delta, Epsilon, Json, SampleRate, Steps, app, emit
 
 
@@ -83,9 +84,9 @@ def _emit_cost(
         "order": order,
     }
     text = (
-        f"r = {r:.6g} costs ε = {epsilon:.6g} at δ = {delta:g} "
+        f"r = {rounded_down(r, 6)} costs ε = {rounded_up(epsilon, 6)} at δ = {delta:g} "
         f"({known.title}; relation: {known.relation})\n"
-        "It bounds the draws, not the weights trained with them.  Assumptions:\n"
+        "It bounds the draws, not the weights trained with them, and only if:\n"
         + "\n".join(f"- {assumption}" for assumption in known.assumptions)
     )
     emit(record, as_json, text)
@@ -108,8 +109,8 @@ def ledger(
     if set_budget is not None:
         if data is None:
             raise ValueError("--set-budget needs a data set; name it with --data")
-        book.set_budget(data, set_budget, delta)
-    chosen = [data] if data is not None else book.data_sets()
+        book.set_budget(ledgers.identity(data), set_budget, delta)
+    chosen = [ledgers.identity(data)] if data is not None else book.data_sets()
     totals = [book.spent(name, delta) for name in chosen]
     record: dict[str, Any] = {
         "ledger": str(book.path),

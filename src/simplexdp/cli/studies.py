@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..ledger import Ledger, default_path
 from ..settings import Settings
 from .shell import Delta, Json, Quiet, app, emit, names
 
@@ -25,6 +27,11 @@ def compare(
     steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Expected records in a batch.")] = None,
     model: Annotated[str | None, typer.Option(help="A model's name.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger that counts the runs.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -33,19 +40,32 @@ def compare(
     from .. import compare as comparison
 
     settings = Settings(
-        data=data, epsilon=epsilon, delta=delta, steps=steps, batch_size=batch_size, model=model
+        data=data,
+        epsilon=epsilon,
+        delta=delta,
+        steps=steps,
+        batch_size=batch_size,
+        model=model,
+        seed=seed,
     )
+    out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"
+    if out.exists():
+        raise ValueError(f"{out} exists; choose another folder with --out")
     rows = comparison.compare(
-        settings, names(method) or comparison.DEFAULT_METHODS, seeds, show_progress=not quiet
+        settings,
+        out,
+        names(method) or comparison.DEFAULT_METHODS,
+        seeds,
+        show_progress=not quiet,
+        ledger=Ledger(ledger or default_path()),
     )
     if plot is not None:
         comparison.plot(plot, settings, rows)
     record: dict[str, Any] = comparison.to_json(settings, rows)
-    note = (
-        "\n\nSeeds 0, 1, … are known, so these runs measure accuracy and protect nobody; "
-        "train without --seed for use."
-    )
-    emit(record, as_json, comparison.to_text(rows) + note)
+    note = f"\n\nThe runs with their statements: {out}"
+    if seed is not None:
+        note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."
+    emit({**record, "runs": str(out)}, as_json, comparison.to_text(rows) + note)
 
 
 @app.command()

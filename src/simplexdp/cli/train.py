@@ -15,10 +15,13 @@ from .shell import Json, Quiet, app, emit, names, number, pair
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Option(help="A data set's name, or a path to your own.")] = "digits",
+    data: Annotated[
+        str | None,
+        typer.Option(help="A data set's name, or a path to your own; digits unless given."),
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="dirichlet, dpsgd, certified, gaussian-features or plain.")
-    ] = "dirichlet",
+        str | None, typer.Option(help="dirichlet, dpsgd, certified, gaussian-features or plain.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="A model's name, or package.module:factory.")
     ] = None,
@@ -71,7 +74,13 @@ def train(
     public_columns: Annotated[
         str | None, typer.Option(help="Columns whose bounds may be read from the data.")
     ] = None,
-    image_size: Annotated[int | None, typer.Option(help="Side of your images in pixels.")] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="A JSON file with label, bounds, categories, drop.")
+    ] = None,
+    image_size: Annotated[
+        str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")
+    ] = None,
     test_fraction: Annotated[float | None, typer.Option(help="Share held out for tests.")] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
@@ -83,6 +92,8 @@ def train(
     from .. import methods
 
     given: dict[str, Any] = {
+        "data": data,
+        "method": method,
         "model": model,
         "norm": norm,
         "epsilon": epsilon,
@@ -100,7 +111,6 @@ def train(
     given = {name: value for name, value in given.items() if value is not None}
     if lr is not None:
         given["lr"] = None if lr == "auto" else number(lr, "--lr")
-    given |= {"device": device, "threads": threads, "workers": workers}
     data_options: dict[str, Any] = {
         "data_dir": None if data_dir is None else str(data_dir),
         "allow_unverified": allow_unverified or None,
@@ -109,23 +119,31 @@ def train(
         "bounds": bounds,
         "categories": categories,
         "public_columns": names(public_columns),
+        "drop": names(drop),
+        "schema": None if schema is None else str(schema),
         "image_size": image_size,
         "test_fraction": test_fraction,
     }
-    given["data_options"] = {k: v for k, v in data_options.items() if v is not None}
-    given["options"] = dict(pair(text) for text in option or ())
+    data_options = {k: v for k, v in data_options.items() if v is not None}
+    options = dict(pair(text) for text in option or ())
+    if resume and (given or data_options or options or recipe):
+        raise ValueError("--resume takes its settings from the run folder; give --out alone")
+    given |= {"device": device, "threads": threads, "workers": workers}
+    given |= {"data_options": data_options, "options": options}
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
         from ..runs import RunFolder
 
-        settings = RunFolder.open(out).settings()
+        unfinished = RunFolder.open(out)
+        settings = unfinished.settings()
+        ledger = ledger or unfinished.ledger_path()
     elif recipe is not None:
         from ..experiments import recipes
 
         settings = recipes.settings(recipe, **given)
     else:
-        settings = Settings(data=data, method=method, **given)
+        settings = Settings(**given)
     outcome, folder = methods.run(
         settings,
         out,

@@ -62,10 +62,20 @@ def run(
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    _check_device(settings.device)
     if dataset is None:
         dataset = data.load(settings.data, **settings.data_options)
     with distributed.group(settings.device):
         return _run(settings, out, resume, show_progress, dataset, ledger)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"no device {device!r} here; use cpu, or another one of torch's"
+        ) from error
 
 
 def _run(
@@ -87,16 +97,19 @@ def _run(
             raise ValueError("--resume needs the run folder; give it with --out")
         folder = runs.RunFolder.open(out)
         if folder.finished():
+            folder.forget_seed()
             raise ValueError(f"{out} is finished; there is nothing to resume")
     elif distributed.is_first() or out is None:
         folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
     else:
         folder = runs.RunFolder(out)  # the first process makes it
-    folder.ledger, folder.resumed = (ledger if distributed.is_first() else None), resume
+    folder.ledger = ledger if distributed.is_first() else None
+    # Without its checkpoint a run begins anew with another seed, and is counted anew.
+    folder.resumed = resume and folder.checkpoint.exists()
     try:
         outcome = train(settings, dataset, folder, show_progress)
-    except ValueError:
-        # Refused before the first step: nothing was spent, so nothing is left behind.
+    except BaseException:
+        # Stopped before the first step: nothing was spent, so nothing is left behind.
         if not resume and distributed.is_first() and not folder.checkpoint.exists():
             folder.discard()
         raise
@@ -104,7 +117,7 @@ def _run(
         folder.save_model(outcome.model)
         folder.save_outcome(summary(settings, outcome, folder))
         folder.save_statement(outcome.statement)
-        folder.checkpoint.unlink(missing_ok=True)
+        folder.forget_seed()
     return outcome, folder
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import data, features, noise, progress, sampling
+from .. import data, distributed, features, ledger, noise, progress, sampling
 from ..accounting.gaussian import calibrate_mu
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from . import linear, linear_rule
-from .outcome import Outcome
+from .outcome import Outcome, refuse_options, reserve
 
 BUILT_IN = ("scattering2d", "columns", "random")
 OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
@@ -74,12 +74,16 @@ def train(
     rows = features.compute(dataset.train.inputs, feature_map)
     test = features.compute(dataset.test.inputs, feature_map)
     featured = time.monotonic()
+    shape = (feature_map.channels, feature_map.positions)
+    linear.check(rows, dataset.train.labels, dataset.classes, shape)
+    # One Gaussian release of the whole μ: the multiplier of a single step is 1/μ.
+    reserve(settings, run, ledger.gaussian(1.0 / cost.mu), ledger.WEIGHTS)
     with progress.steps(rule.schedule.steps, 0, show_progress) as bar:
         fitted = linear.fit(
             rows,
             dataset.train.labels,
             dataset.classes,
-            (feature_map.channels, feature_map.positions),
+            shape,
             rule,
             cost,
             noise_bits(settings.seed),
@@ -123,11 +127,9 @@ def train(
 
 def checked_options(settings: Settings) -> dict[str, Any]:
     """The method's own options; anything that would be ignored is refused."""
-    unknown = sorted(set(settings.options) - set(OPTIONS))
-    if unknown:
-        raise ValueError(
-            f"certified does not know the option {unknown[0]!r}; use one of {', '.join(OPTIONS)}"
-        )
+    refuse_options(settings, OPTIONS)
+    if distributed.world() > 1:
+        raise ValueError("certified trains in one process; start it without torchrun")
     if settings.model is not None:
         raise ValueError(
             "certified trains a linear model on fixed features; leave out --model, and choose "

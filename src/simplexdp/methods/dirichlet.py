@@ -10,7 +10,7 @@ from .. import accounting, data, distributed, ledger, mechanism, models, trainin
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
-from .outcome import Outcome, model_for, reserve, seed_of, steps_of
+from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
 
 
 def train(
@@ -21,6 +21,7 @@ def train(
     Formal guarantee: the figure of the chosen accountant bounds the sequence of draws, under the
     assumptions in the statement.  It does not cover the released weights.
     """
+    refuse_options(settings)
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
     plan = Plan(
@@ -54,7 +55,6 @@ def train(
 
     participation = "visible" if "visible" in plan.accountant else "hidden"
     event = ledger.dirichlet(plan.r, plan.alpha, plan.sample_rate, plan.steps, participation)
-    reserve(settings, run, event, ledger.DRAWS)
     cheap = accounting.ACCOUNTANTS[plan.accountant].has_order
     trained = training.train(
         training.Job(
@@ -71,6 +71,7 @@ def train(
                 plan.epsilon_spent(step) if cheap or step == plan.steps else None
             ),
             on_resume=plan.resume_at,
+            reserve=lambda: reserve(settings, run, event, ledger.DRAWS),
         ),
         run,
         show_progress,

@@ -69,8 +69,10 @@ def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) 
         over = length > bound * MARGIN / ROW_UNIT
         if bool(over.any()):
             # Truncation never lengthens a row, so a row scaled below the bound stays below it.
-            size = scaled[over].double().norm(dim=1, keepdim=True).clamp_min(1e-300)
-            short = scaled[over].double() * (bound * (1 - 1e-6) / ROW_UNIT / size).clamp_max(1.0)
+            # In double precision even the largest single has a finite norm.
+            exact = rows[where][over].double() / ROW_UNIT
+            size = exact.norm(dim=1, keepdim=True)
+            short = exact * (bound * (1 - 1e-6) / ROW_UNIT / size).clamp_max(1.0)
             whole[over] = short.trunc().float()
             length = _norm(whole)
         integers[where], norms[where] = whole, length * ROW_UNIT

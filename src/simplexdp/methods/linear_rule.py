@@ -60,6 +60,8 @@ def choose(
     clip = CLIP if clip is None else clip
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the clip is {clip}; it must be positive")
+    if steps is not None and steps < 1:
+        raise ValueError(f"the number of steps is {steps}; at least 1 is needed")
     horizon = LOGIT_NOISE * records * mu / clip
     if steps is None:
         wanted = horizon / LARGEST_RATE if lr is None else horizon / lr

@@ -76,9 +76,7 @@ def descend(
     average = np.zeros_like(weights)
     first_averaged = schedule.steps - max(1, round(schedule.averaged * schedule.steps))
     for step in range(schedule.steps):
-        total = exact_sums.gradient_sum(
-            rows, _residuals(weights, labels, log_prior), schedule.clip
-        )
+        total = exact_sums.gradient_sum(rows, _residuals(weights, labels, log_prior), schedule.clip)
         noisy = release(total, sigma, bits) * (UNIT / len(rows))
         weights -= schedule.lr * noisy
         if step >= first_averaged:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from .. import checkpoint, data, models, sampling
-from ..ledger import Event
+from ..ledger import Event, identity
 from ..runs import RunFolder, version
 from ..settings import Settings
 from ..statement import Statement
@@ -71,11 +71,15 @@ def reserve(settings: Settings, run: RunFolder | None, event: Event, covers: str
     """Count a run in the ledger, where it has one, before its first step."""
     if run is None:
         return
-    # A data set by path is known by its full path; by name, by its name.
-    path = Path(settings.data)
-    run.reserve(
-        str(path.resolve()) if path.exists() else settings.data, settings.method, event, covers
-    )
+    run.reserve(identity(settings.data), settings.method, event, covers)
+
+
+def refuse_options(settings: Settings, known: Sequence[str] = ()) -> None:
+    """Refuse an option that the method would ignore."""
+    for name in settings.options:
+        if name not in known:
+            there = f"use one of {', '.join(known)}" if known else "it has none of its own"
+            raise ValueError(f"{settings.method} does not know the option {name!r}; {there}")
 
 
 def finite(value: float) -> float | None:

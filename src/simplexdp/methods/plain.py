@@ -10,7 +10,7 @@ from ..plan import EFFECTIVE_LEARNING_RATE, schedule
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Statement
-from .outcome import Outcome, model_for, reserve, seed_of, steps_of
+from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
 
 
 def train(
@@ -19,13 +19,15 @@ def train(
     """Train on the cross entropy, with the batches and the optimizer of Algorithm 1."""
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
+    refuse_options(settings)
+    # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
     batch_size, steps = schedule(
         records,
-        settings.epsilon,
-        settings.delta,
+        1.0,
+        1e-5,
         settings.batch_size,
         steps_of(settings, records, settings.batch_size),
-        settings.alpha,
+        3.0,
     )
     name, model = model_for(settings, dataset, seed)
     lr = settings.lr if settings.lr is not None else EFFECTIVE_LEARNING_RATE
@@ -43,7 +45,6 @@ def train(
         optimizer.step()
         return float(loss.detach())
 
-    reserve(settings, run, ledger.no_guarantee(), ledger.NOTHING)
     trained = training.train(
         training.Job(
             model=model,
@@ -54,6 +55,7 @@ def train(
             seed=seed,
             settings=settings,
             optimizer=optimizer,
+            reserve=lambda: reserve(settings, run, ledger.no_guarantee(), ledger.NOTHING),
         ),
         run,
         show_progress,

@@ -1,0 +1,284 @@
+"""DP-SGD: clipped per-example gradients and Gaussian noise, after Abadi et al. (2016).
+
+Opacus gives the per-example gradients and the PRV accountant. The batches are our Poisson batches,
+the steps are those of the settings, and an empty batch is a step of noise alone.
+
+Formal guarantee
+    Statement: the weights of every step are (ε, δ)-differentially private under add/remove, with ε
+    from the PRV accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
+    Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
+    ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
+    public n·q and never by the size of the batch; batch normalisation is refused.
+    Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
+    protected against attacks on its lowest bits as that of ``certified`` is.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+from opacus.accountants import PRVAccountant
+from opacus.grad_sample import GradSampleModule
+from opacus.validators import ModuleValidator
+from torch import Tensor, nn
+
+from .. import data, distributed, ledger, models, sampling, training
+from ..runs import RunFolder
+from ..settings import Settings
+from ..statement import Assumption, Statement, common_assumptions
+from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
+from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
+
+OPTIONS = (
+    "clip",
+    "noise_multiplier",
+    "rescale_to_unit_norm",
+    "augmentation_multiplicity",
+    "weight_average",
+    "microbatch",
+    "replace_batch_norm",
+)
+EPOCHS = 30
+# Per-example gradients of this many numbers at once: half a gigabyte in single precision.
+GRADIENT_NUMBERS = 2**27
+LEARNING_RATE = 0.5
+ADAPTIVE_LEARNING_RATE = 0.001
+
+
+def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> float:
+    """The PRV accountant's upper bound on ε for these steps."""
+    accountant = PRVAccountant()
+    accountant.history = [(noise_multiplier, sample_rate, steps)]
+    error = 0.01
+    while True:
+        epsilon = float(accountant.get_epsilon(delta, eps_error=error))
+        # The bound includes its own numerical error: ask for 1 % of the figure.
+        if error <= max(0.01 * epsilon, 1e-3):
+            return epsilon
+        error = max(0.005 * epsilon, 1e-3)
+
+
+def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
+    """The least noise multiplier (to 0.1 %) within the budget, and what it costs."""
+    low, high = 0.2, 0.4
+    while (cost := epsilon_of(high, sample_rate, steps, delta)) > epsilon:
+        low, high = high, 2.0 * high
+        if high > 2**16:
+            raise ValueError(
+                f"epsilon = {epsilon:g} is too small for {steps} steps; take fewer steps or a "
+                "larger epsilon"
+            )
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2.0
+        found = epsilon_of(middle, sample_rate, steps, delta)
+        if found <= epsilon:
+            high, cost = middle, found
+        else:
+            low = middle
+    return high, cost
+
+
+def train(
+    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
+) -> Outcome:
+    """Train with DP-SGD; the noise is calibrated to the budget for exactly these steps."""
+    options = checked_options(settings)
+    records = len(dataset.train.labels)
+    batch_size = settings.batch_size or min(1024, max(2, records // 10))
+    sample_rate = batch_size / records
+    sampling.check_sampling(records, sample_rate)
+    steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
+    # Augmentation happens in the step, once for each copy, and not in the loop.
+    loop_settings = replace(settings, augment=())
+    seed = distributed.agree(seed_of(loop_settings, run))
+    name, model = model_for(settings, dataset, seed, channels_last=False)
+    model = without_batch_norm(model, bool(options["replace_batch_norm"]))
+    noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
+    recipe = recipe_of(settings, options, noise_multiplier, batch_size, model)
+    lr = settings.lr or default_rate(settings.optimizer, recipe)
+    averaged = copy.deepcopy(model) if options["weight_average"] else None
+    hooked = GradSampleModule(model, batch_first=True, loss_reduction="sum")
+    optimizer = training.make_optimizer(settings.optimizer, model, lr)
+
+    def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        draws = sampling.stream(distributed.own_seed(seed), "copies", step)
+        totals = clipped_sum(model, inputs, labels, recipe, draws)
+        set_noisy_gradient(model, totals, recipe, sampling.stream(seed, "dpsgd-noise", step))
+        optimizer.step()
+        if averaged is not None:
+            average_into(averaged, model, float(options["weight_average"]), step)
+        return None  # the exact loss of a batch is not covered by the guarantee
+
+    event = ledger.sampled_gaussian(noise_multiplier, sample_rate, steps)
+    try:
+        trained = training.train(
+            training.Job(
+                model=model,
+                update=update,
+                dataset=dataset,
+                sample_rate=sample_rate,
+                steps=steps,
+                seed=seed,
+                settings=loop_settings,
+                optimizer=optimizer,
+                epsilon_spent=lambda step: epsilon if step == steps else None,
+                reserve=lambda: reserve(settings, run, event, ledger.WEIGHTS),
+                channels_last=False,
+                evaluated=averaged,
+                extra={} if averaged is None else dict(averaged.named_parameters()),
+            ),
+            run,
+            show_progress,
+        )
+    finally:
+        hooked.remove_hooks()
+    return Outcome(
+        model=model if averaged is None else averaged,
+        model_name=name,
+        statement=statement(settings, dataset, recipe, sample_rate, steps, epsilon),
+        accuracy=trained.accuracy,
+        validation_accuracy=trained.validation_accuracy,
+        steps=steps,
+        seconds=trained.seconds,
+        chosen={
+            "batch_size": batch_size,
+            "sample_rate": sample_rate,
+            "steps": steps,
+            "lr": lr,
+            "clip": recipe.clip,
+            "noise_multiplier": noise_multiplier,
+            "microbatch": recipe.microbatch,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        },
+    )
+
+
+def checked_options(settings: Settings) -> dict[str, Any]:
+    """The method's own options with their defaults, refused where they make no sense."""
+    refuse_options(settings, OPTIONS)
+    options: dict[str, Any] = {
+        "clip": 1.0,
+        "noise_multiplier": None,
+        "rescale_to_unit_norm": False,
+        "augmentation_multiplicity": 1,
+        "weight_average": 0.0,
+        "microbatch": None,
+        "replace_batch_norm": False,
+        **settings.options,
+    }
+    if not (float(options["clip"]) > 0 and math.isfinite(float(options["clip"]))):
+        raise ValueError(f"the clip is {options['clip']}; it must be positive")
+    if int(options["augmentation_multiplicity"]) < 1:
+        raise ValueError("augmentation_multiplicity must be at least 1")
+    if int(options["augmentation_multiplicity"]) > 1 and not settings.augment:
+        raise ValueError("augmentation_multiplicity needs augmentations; give --augment")
+    if not 0 <= float(options["weight_average"]) < 1:
+        raise ValueError("weight_average must lie in [0, 1), such as 0.999")
+    return options
+
+
+def without_batch_norm(model: nn.Module, replace_it: bool) -> nn.Module:
+    """Refuse batch normalisation, or put group normalisation in its place where asked to."""
+    if not models.has_batch_norm(model):
+        return model
+    if not replace_it:
+        raise ValueError(
+            "the model has batch normalisation, which mixes the records of a batch; use --norm "
+            "group, or the option replace_batch_norm=true"
+        )
+    fixed: nn.Module = ModuleValidator.fix(model)
+    return fixed
+
+
+def noise_for(
+    settings: Settings, options: dict[str, Any], sample_rate: float, steps: int
+) -> tuple[float, float]:
+    """The noise multiplier and its ε: calibrated, or as given if that is within the budget."""
+    given = options["noise_multiplier"]
+    if given is None:
+        return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
+    if not float(given) > 0:
+        raise ValueError(f"the noise multiplier is {given}; it must be positive")
+    epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta)
+    if epsilon > settings.epsilon:
+        raise ValueError(
+            f"noise_multiplier {given} for {steps} steps costs ε = {epsilon:.4g}, above the "
+            f"budget of {settings.epsilon:g}; leave it out to have it calibrated"
+        )
+    return float(given), epsilon
+
+
+def recipe_of(
+    settings: Settings,
+    options: dict[str, Any],
+    noise_multiplier: float,
+    batch_size: int,
+    model: nn.Module,
+) -> Recipe:
+    """The step's recipe; microbatches by the model's size where not given."""
+    copies = int(options["augmentation_multiplicity"])
+    size = sum(p.numel() for p in trainable(model))
+    fitting = max(1, GRADIENT_NUMBERS // (size * copies))
+    microbatch = int(options["microbatch"] or min(fitting, batch_size))
+    if microbatch < 1:
+        raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")
+    return Recipe(
+        clip=float(options["clip"]),
+        noise_multiplier=noise_multiplier,
+        expected_batch=float(batch_size),
+        rescale=bool(options["rescale_to_unit_norm"]),
+        copies=copies,
+        augmentations=settings.augment,
+        microbatch=microbatch,
+    )
+
+
+def default_rate(optimizer: str, recipe: Recipe) -> float:
+    """Half a unit of clipped gradient a step, or the customary rate of adaptive methods."""
+    if optimizer in ("adam", "adamw", "rmsprop"):
+        return ADAPTIVE_LEARNING_RATE
+    return LEARNING_RATE / (1.0 if recipe.rescale else recipe.clip)
+
+
+def statement(
+    settings: Settings,
+    dataset: data.Dataset,
+    recipe: Recipe,
+    sample_rate: float,
+    steps: int,
+    epsilon: float,
+) -> Statement:
+    """What may be claimed of the weights."""
+    return Statement(
+        method="dpsgd (Opacus)",
+        mechanism={
+            "name": "sampled Gaussian",
+            "noise_multiplier": recipe.noise_multiplier,
+            "clip": recipe.clip,
+            "augmentation_multiplicity": recipe.copies,
+            "normaliser": f"the public {recipe.expected_batch:g} expected records",
+            "noise": "floating-point Gaussian, not protected in its lowest bits",
+        },
+        epsilon=epsilon,
+        delta=settings.delta,
+        accountant="PRV (Opacus), upper bound with its numerical error",
+        relation="add/remove",
+        sampling=f"Poisson, rate {recipe.expected_batch:g}/{len(dataset.train.labels)}",
+        steps=steps,
+        covers_draws=False,
+        covers_weights=True,
+        covers=("the released weights, the weights of every step, and averages of them",),
+        does_not_cover=(
+            "The test accuracies in the metrics, where the test set is private too.",
+            "Any use of the labels, the number of records or the class counts: these are public.",
+        ),
+        assumptions=(
+            Assumption("A record's gradient depends on that record alone (no batch norm).", True),
+            Assumption("It is hidden which records each batch holds.", None),
+            *common_assumptions(settings.seed is not None, dataset.computed_from_data),
+        ),
+        notes=dataset.provenance,
+    )

@@ -1,0 +1,111 @@
+"""What does one step of DP-SGD do with its batch? Clip by record, sum, add noise, average.
+
+Formal guarantee
+    Statement: ``clipped_sum`` changes by at most ``clip`` in norm when a record comes or goes, and
+    ``set_noisy_gradient`` adds Gaussian noise of standard deviation noise_multiplier·clip to it;
+    what follows is post-processing with public numbers.
+    Assumptions: the model treats every record by itself (no batch normalisation), and sums are in
+    floating point, whose rounding is not accounted for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch import distributed as processes
+from torch.nn import functional
+
+from .. import distributed, training
+from ..data.augment import augment
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one step does with its batch."""
+
+    clip: float
+    noise_multiplier: float
+    expected_batch: float
+    rescale: bool
+    copies: int
+    augmentations: tuple[str, ...]
+    microbatch: int
+
+
+def clipped_sum(
+    model: nn.Module, inputs: Tensor, labels: Tensor, recipe: Recipe, rng: np.random.Generator
+) -> list[Tensor]:
+    """The sum of clipped per-example gradients, by parameter, over all processes.
+
+    Microbatches bound the memory (a virtual step): the sum is the same whatever their size.
+    """
+    parameters = trainable(model)
+    totals = [torch.zeros_like(p) for p in parameters]
+    for first in range(0, len(labels), recipe.microbatch):
+        part = slice(first, first + recipe.microbatch)
+        batch, targets = copies_of(inputs[part], labels[part], recipe, rng)
+        loss = functional.cross_entropy(model(batch), targets, reduction="sum")
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradients = [_per_record(p, recipe.copies) for p in parameters]
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
+        factors = (recipe.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
+        # A gradient that is not finite contributes nothing: it cannot be clipped.
+        factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+        for total, gradient in zip(totals, gradients, strict=True):
+            total += torch.einsum("n,n...->...", factors, torch.nan_to_num(gradient, 0.0, 0.0, 0.0))
+        for p in parameters:
+            p.grad_sample = None  # type: ignore[attr-defined]
+            p.grad = None
+    if distributed.world() > 1:
+        for total in totals:
+            processes.all_reduce(total)
+    return totals
+
+
+def _per_record(parameter: nn.Parameter, copies: int) -> Tensor:
+    gradient = parameter.grad_sample  # type: ignore[attr-defined]
+    if isinstance(gradient, list):
+        gradient = torch.stack(gradient).sum(dim=0)  # a layer that is used more than once
+    return torch.as_tensor(gradient).reshape(-1, copies, *parameter.shape).mean(dim=1)
+
+
+def copies_of(
+    inputs: Tensor, labels: Tensor, recipe: Recipe, rng: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Each record as many times as asked for, each copy augmented by its own draw."""
+    if not recipe.augmentations:
+        return inputs, labels
+    repeated = inputs.repeat_interleave(recipe.copies, dim=0)
+    # Back to the stored form, in which zero is black, as the augmentation expects it.
+    stored = ((repeated * 0.5 + 0.5) * 255.0).round().to(torch.uint8)
+    return (
+        training.to_network(augment(stored, recipe.augmentations, rng), channels_last=False),
+        labels.repeat_interleave(recipe.copies, dim=0),
+    )
+
+
+def set_noisy_gradient(
+    model: nn.Module, totals: list[Tensor], recipe: Recipe, rng: np.random.Generator
+) -> None:
+    """Gradient = (sum + σ·clip·N) / (n·q), over the clip too where gradients are rescaled."""
+    scale = recipe.expected_batch * (recipe.clip if recipe.rescale else 1.0)
+    for parameter, total in zip(trainable(model), totals, strict=True):
+        draw = rng.standard_normal(tuple(total.shape)) * (recipe.noise_multiplier * recipe.clip)
+        added = torch.from_numpy(np.asarray(draw)).to(total.device, torch.float32)
+        parameter.grad = (total + added) / scale
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that get a gradient, in a fixed order."""
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def average_into(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
+    """An exponential average of the weights; early on it forgets faster, as in De et al. (2022)."""
+    decay = min(decay, (1.0 + step) / (10.0 + step))
+    with torch.no_grad():
+        for mean, now in zip(averaged.parameters(), model.parameters(), strict=True):
+            mean.mul_(decay).add_(now, alpha=1.0 - decay)

@@ -1,0 +1,197 @@
+"use strict";
+// What is on the page, and what do the filters change?  State lives in the address's hash.
+const content = JSON.parse(document.getElementById("content").textContent);
+const METHODS = content.methods_known;
+const DATA = [...new Set(content.accuracy.map((s) => s.data))];
+const MARKERS = ["circle", "square", "triangle", "diamond"];
+const at = (id) => document.getElementById(id);
+const color = (method) => `var(--${method})`;
+
+const readState = () => {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const data = DATA.includes(given.get("data")) ? given.get("data") : content.first_data;
+  const asked = (given.get("method") || "").split(",").filter((m) => METHODS.includes(m));
+  return {
+    data,
+    methods: asked.length ? asked : METHODS,
+    figure: given.get("figure") === "ours" || given.get("figure") === "published" ? given.get("figure")
+      : content.learning_rate.ours.length ? "ours" : "published",
+    theme: given.get("theme"),
+  };
+};
+
+const go = (change) => {
+  const state = { ...readState(), ...change };
+  const next = new URLSearchParams();
+  next.set("data", state.data);
+  if (state.methods.length < METHODS.length) next.set("method", state.methods.join(","));
+  next.set("figure", state.figure);
+  if (state.theme) next.set("theme", state.theme);
+  history.replaceState(null, "", "#" + next.toString());
+  draw();
+};
+
+const button = (text, pressed, act) => {
+  const node = element("button", { type: "button", "aria-pressed": String(pressed) }, text);
+  node.addEventListener("click", act);
+  return node;
+};
+
+const drawFilters = (state) => {
+  at("data-filter").replaceChildren(...DATA.map((d) => button(content.titles[d] || d, d === state.data, () => go({ data: d }))));
+  const toggle = (m) => {
+    const on = state.methods.includes(m) ? state.methods.filter((x) => x !== m) : [...state.methods, m];
+    go({ methods: on.length ? on : METHODS });
+  };
+  at("method-filter").replaceChildren(...METHODS.map((m) => button(content.titles[m] || m, state.methods.includes(m), () => toggle(m))));
+};
+
+const pointOf = (s) => (p) => {
+  const budget = p.epsilon === null ? "∞" : p.epsilon;
+  const spread = p.std === null ? "" : ` ± ${p.std.toFixed(2)}`;
+  const copy = p.provenance ? `; data: ${p.provenance}` : "";
+  const covers = p.covers ? `; ε covers ${p.covers}` : "";
+  const point = { x: p.epsilon === null ? Infinity : p.epsilon, y: p.mean, title: `${s.label}, ε = ${budget}: ${p.mean.toFixed(2)}${spread} % (${p.runs} runs)${covers}${copy}` };
+  if (p.std !== null) { point.low = p.mean - p.std; point.high = p.mean + p.std; }
+  return point;
+};
+
+const drawAccuracy = (state) => {
+  const box = at("accuracy-charts");
+  box.replaceChildren();
+  const chosen = content.accuracy.filter((s) => s.data === state.data && state.methods.includes(s.method));
+  const copies = new Set(chosen.flatMap((s) => s.points.map((p) => p.provenance).filter(Boolean)));
+  at("accuracy-about").textContent =
+    `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands are one standard deviation over runs. ` +
+    "Dirichlet: ε covers the draws only, not the weights." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
+  for (const split of ["test", "validation"]) {
+    const own = chosen.filter((s) => s.split === split);
+    if (!own.length) continue;
+    const seen = {};
+    const series = own.map((s) => {
+      const kind = s.method + s.source;
+      seen[kind] = (seen[kind] ?? -1) + 1;
+      return { points: s.points.map(pointOf(s)), color: color(s.method), dashed: s.source === "published", marker: MARKERS[seen[kind] % 4], label: s.label, source: s.source };
+    });
+    const ticks = [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))].filter(Number.isFinite).sort((a, b) => a - b);
+    const svg = lineChart(series, { width: box.clientWidth, height: 380, xTicks: ticks, xLabel: "budget ε (δ = 1e-5)", yLabel: `${split} accuracy, %`, most: 100, label: `${split} accuracy against ε on ${state.data}` });
+    const legend = element("p", { class: "legend" }, ...series.map((s) => legendEntry(s, s.label + (s.source === "ours" ? " (ours)" : ""))));
+    box.append(element("div", { class: "chart" }, svg, legend));
+  }
+  if (!box.children.length) box.append(element("p", { class: "empty" }, "No series for this choice of methods."));
+};
+
+const drawLearningRate = (state) => {
+  const found = content.learning_rate;
+  const curves = found[state.figure];
+  at("learning-rate-source").replaceChildren(
+    ...[["ours", "our runs"], ["published", "the paper, CIFAR10"]].map(([name, text]) => button(text, name === state.figure, () => go({ figure: name }))));
+  for (const side of ["left", "right"]) {
+    const box = at(`learning-rate-${side}`);
+    if (!curves.length) { box.replaceChildren(element("p", { class: "empty" }, "No runs yet.")); continue; }
+    const scale = (c) => (side === "left" ? 1 : c.kappa);
+    const series = curves.map((c, i) => ({
+      color: `color-mix(in oklab, var(--accent) ${100 - 70 * i / Math.max(1, curves.length - 1)}%, var(--warn))`,
+      marker: MARKERS[i % 4],
+      points: c.points.map(([lr, y]) => ({ x: lr * scale(c), y, title: `α = ${c.alpha}, γ = ${lr}, γκ = ${short(lr * c.kappa)}: ${y.toFixed(2)} %` })),
+    }));
+    box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 300, most: 100, xLabel: side === "left" ? "learning rate γ" : "effective learning rate γ·κ", yLabel: "test accuracy, %", label: `accuracy over the ${side === "left" ? "" : "effective "}learning rate` }));
+    if (side === "left") at("learning-rate-legend").replaceChildren(...series.map((s, i) => legendEntry(s, `α = ${curves[i].alpha}`)));
+  }
+  at("learning-rate-note").textContent = state.figure === "ours" ? found.note : "As published: CIFAR10, ResNet-18, 10 runs a point.";
+};
+
+const tableOf = (heads, rows) => {
+  const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => /^[-–−\d.,e+ ±%∞[\]s]*$/.test(r[i].text ?? r[i])));
+  const mark = (i) => (numeric[i] ? { class: "number" } : {});
+  const cell = (value, i) => {
+    const node = element("td", mark(i), value.text ?? value);
+    if (value.class) node.classList.add(value.class);
+    if (value.mark) node.prepend(element("span", { class: "mark", style: `background:${value.mark}` }));
+    return node;
+  };
+  const head = element("thead", {}, element("tr", {}, ...heads.map((h, i) => element("th", mark(i), h))));
+  return element("table", {}, head, element("tbody", {}, ...rows.map((r) => element("tr", {}, ...r.map(cell)))));
+};
+
+const percentText = (r) => r.mean.toFixed(2) + (r.std === null ? "" : ` ± ${r.std.toFixed(2)}`) + (r.runs > 1 ? ` [${r.runs}]` : "");
+const time = (s) => (s < 90 ? `${s.toFixed(1)} s` : s < 5400 ? `${(s / 60).toFixed(0)} min` : `${(s / 3600).toFixed(1)} h`);
+
+const drawMethods = (state) => {
+  const known = (m) => (m === "plain" ? state.methods.includes("plain") || state.methods.includes("dirichlet") : state.methods.includes(m));
+  const rows = content.methods.filter((r) => r.data === state.data && known(r.method));
+  const body = rows.map((r) => [
+    { text: r.label + (r.provenance ? ` (${r.provenance})` : ""), mark: color(r.method) },
+    r.epsilon === null ? "∞" : short(r.epsilon), percentText(r), time(r.seconds),
+    { text: r.covers, class: r.covers.startsWith("the released") ? "yes" : "no" }]);
+  at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
+};
+
+const drawStatic = () => {
+  at("version").textContent = content.version;
+  at("left-out").textContent = content.left_out.join(" ");
+  const rows = content.covers.rows.map((r) => content.covers.columns.map((c, i) => (i < 3 ? r[c.key] : { text: r[c.key], class: r[c.key] === "yes" ? "yes" : "no" })));
+  at("covers-table").replaceChildren(tableOf(content.covers.columns.map((c) => c.head), rows));
+  drawAudits();
+  const details = content.tables.map((t) => {
+    const node = element("details", {}, element("summary", {}, t.title), element("div", { class: "scroll" }, tableOf(t.heads, t.cells)));
+    if (t.notes.length) node.append(element("ul", {}, ...t.notes.map((n) => element("li", {}, n))));
+    return node;
+  });
+  at("table-list").replaceChildren(...details);
+};
+
+const drawAudits = () => {
+  const rows = content.audits;
+  const attacks = [...new Set(rows.flatMap((r) => Object.keys(r.bounds)))];
+  at("audits-about").textContent = rows.length
+    ? "Lower bounds on ε that an attack on the released weights has shown, beside the ε that is claimed. A bound above the claim means that the claim does not hold for the weights."
+    : "";
+  const bound = (r, a) => {
+    const value = r.bounds[a];
+    if (value === undefined || value === null) return "–";
+    return { text: value.toFixed(2), class: r.claimed !== null && value > r.claimed ? "no" : "yes" };
+  };
+  const body = rows.map((r) => [r.data, { text: content.titles[r.method] || r.method, mark: color(r.method) },
+    r.claimed === null || r.claimed === undefined ? "none" : short(r.claimed),
+    { text: r.covers_weights ? "yes" : "no", class: r.covers_weights ? "yes" : "no" }, ...attacks.map((a) => bound(r, a))]);
+  at("audits-table").replaceChildren(rows.length
+    ? tableOf(["data", "method", "claimed ε", "claim covers weights", ...attacks.map((a) => `ε ≥ (${a.replace("_", " ")})`)], body)
+    : element("p", { class: "empty" }, "No audit results yet."));
+  at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: p.caption, loading: "lazy" }), element("figcaption", {}, p.caption))));
+};
+
+const drawMechanism = () => {
+  for (const what of ["kappa", "variance"]) {
+    const box = at(`${what}-chart`);
+    const series = [["linear", true], ["calibrated", false]].map(([name, dashed]) => ({
+      dashed, color: dashed ? "var(--soft)" : "var(--accent)",
+      points: content.asymptotics.map((r) => ({ x: r.alpha, y: r[`${name}_${what}`], title: `α = ${short(r.alpha)}: ${short(r[`${name}_${what}`])}` })),
+    }));
+    box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 280, logY: true, xLabel: "α", yLabel: what === "kappa" ? "κ" : "variance of the loss", label: `${what} over α` }));
+  }
+};
+
+const draw = () => {
+  const state = readState();
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  drawFilters(state);
+  drawAccuracy(state);
+  drawLearningRate(state);
+  drawMethods(state);
+  drawMechanism();
+  document.body.dataset.state = `${state.data}|${state.methods.join(",")}|${state.figure}`;
+  document.body.dataset.problems = window.problems.join("; ");
+  document.body.dataset.ready = "yes";
+};
+
+at("theme").addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  go({ theme: dark ? "light" : "dark" });
+});
+window.addEventListener("hashchange", draw);
+let waiting = 0;
+window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(draw, 120); });
+drawStatic();
+draw();

@@ -1,0 +1,216 @@
+"""Which tables stand in the guide?  Each is made from the results, and put between its markers.
+
+A page says `<!-- table:NAME -->` and `<!-- /table -->`; `refresh` puts the table of that name
+between them, and a test compares what is committed with what the results give.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .. import files
+from ..experiments import computed, grid, recipes
+from ..experiments.table import Column, Table, Value, to_markdown
+from . import gather
+from .gather import Group
+
+MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
+NOTHING_YET = "No results yet."
+
+
+def names() -> tuple[str, ...]:
+    """The tables that a page can ask for."""
+    return ("readme", *grid.names(), "dermamnist-validation", *computed.names(), "cost", "covers")
+
+
+def make(name: str, results: Path) -> Table:
+    """The table of this name."""
+    if name not in names():
+        raise ValueError(f"no table {name!r}; use one of {', '.join(names())}")
+    if name in computed.names():
+        return computed.compute(name)
+    if name in BUILT:
+        return BUILT[name](results)
+    found, _ = gather.load(results)
+    if name == "dermamnist-validation":
+        return accuracy("dermamnist", found, "validation")
+    if name in grid.ACCURACY_TABLES:
+        return accuracy(name, found)
+    return study(name, found)
+
+
+def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
+    """An accuracy table: ours, row by row, over the rows of the paper."""
+    series = [s for s in gather.accuracy_series(found) if s["data"] == name and s["split"] == split]
+    budgets = sorted({_size(p["epsilon"]) for s in series for p in s["points"]})
+    columns = [Column("row", "method"), Column("source", "source")]
+    columns += [Column(grid.epsilon_label(e), grid.epsilon_label(e)) for e in budgets]
+    rows = []
+    for one in sorted(series, key=lambda s: s["source"]):
+        row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
+        for point in one["points"]:
+            row[grid.epsilon_label(_size(point["epsilon"]))] = percent(
+                point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
+            )
+        rows.append(row)
+    notes = [
+        f"{split.capitalize()} accuracy in percent; ± is the standard deviation over runs, "
+        "[n] the number of our runs where it is not 1.",
+        "Dirichlet: ε covers the draws only, not the weights. DP-SGD: ε covers the weights.",
+    ]
+    copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
+    notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
+    return Table(
+        f"{name}-{split}", grid.experiment(name).title, tuple(columns), tuple(rows), tuple(notes)
+    )
+
+
+def study(name: str, found: Sequence[Group]) -> Table:
+    """A study: ours and the paper's for every cell that was run."""
+    experiment = grid.experiment(name)
+    own = {id_of(g): g for g in found if g.experiment == name}
+    cells = [(cell, own[key]) for cell in experiment.cells if (key := _cell(cell)) in own]
+    rows: list[dict[str, Value]] = []
+    for cell, group in sorted(cells, key=lambda pair: experiment.cells.index(pair[0])):
+        mean, std = gather.mean_and_spread(group.accuracies())
+        rows.append(
+            {
+                "row": cell.row,
+                "column": cell.column,
+                "ours": percent(mean, std, len(group.runs)),
+                "published": None if cell.published is None else percent(*cell.published, None),
+            }
+        )
+    columns = (
+        Column("row", "row"),
+        Column("column", "point"),
+        Column("ours", "ours"),
+        Column("published", "the paper, CIFAR10" if name != "svhn-part" else "the paper"),
+    )
+    return Table(name, experiment.title, columns, tuple(rows), experiment.notes)
+
+
+def readme(results: Path) -> Table:
+    """The one table of the README: every data set, ours beside the paper's."""
+    found, _ = gather.load(results)
+    rows: list[dict[str, Value]] = []
+    for name in grid.ACCURACY_TABLES:
+        for group in found:
+            if group.experiment != name:
+                continue
+            settings = group.settings
+            family = "dirichlet" if settings.method == "plain" else settings.method
+            paper = recipes.published_accuracy(name, family, str(settings.model), group.epsilon)
+            mean, std = gather.mean_and_spread(group.accuracies())
+            rows.append(
+                {
+                    "data": name,
+                    "row": group.label,
+                    "epsilon": grid.epsilon_label(settings.epsilon),
+                    "ours": percent(mean, std, len(group.runs)),
+                    "published": None if paper is None else percent(*paper, None),
+                    "covers": group.covers,
+                }
+            )
+    columns = (
+        Column("data", "data set"),
+        Column("row", "method"),
+        Column("epsilon", "budget"),
+        Column("ours", "ours, %"),
+        Column("published", "paper, %"),
+        Column("covers", "ε covers"),
+    )
+    return Table("readme", "Test accuracy", columns, tuple(rows))
+
+
+def covers(results: Path) -> Table:
+    """What each method's figure covers."""
+    rows: tuple[dict[str, Value], ...] = (
+        {"m": "Dirichlet (Algorithm 1)", "f": "Theorem 1; exact Rényi; PLD; visible participation",
+         "d": "under its assumptions", "w": "no"},
+        {"m": "DP-SGD", "f": "PRV (Opacus)", "d": "–", "w": "yes"},
+        {"m": "certified linear", "f": "Gaussian, exact", "d": "–", "w": "yes"},
+        {"m": "plain", "f": "none", "d": "–", "w": "no"},
+    )  # fmt: skip
+    columns = (Column("m", "method"), Column("f", "figure"), Column("d", "covers the draws"))
+    return Table(
+        "covers", "What a figure covers", (*columns, Column("w", "covers the weights")), rows
+    )
+
+
+def cost(results: Path) -> Table:
+    """Seconds of a step by method and network."""
+    rows: list[dict[str, Value]] = [
+        {
+            "network": row["network"],
+            "batch": row["batch_size"],
+            **{name: float(row["seconds"][name]) for name in ("plain", "dirichlet", "dpsgd")},
+            "dirichlet_over_plain": row["dirichlet_over_plain"],
+            "dpsgd_over_dirichlet": row["dpsgd_over_dirichlet"],
+        }
+        for row in gather.cost(results)
+    ]
+    paper = recipes.published()["cost"]
+    seconds = paper["resnet18_cifar10_epoch_seconds"]
+    columns = (
+        Column("network", "network"),
+        Column("batch", "batch"),
+        Column("plain", "plain, s", 3),
+        Column("dirichlet", "Dirichlet, s", 3),
+        Column("dpsgd", "DP-SGD, s", 3),
+        Column("dirichlet_over_plain", "Dirichlet / plain", 3),
+        Column("dpsgd_over_dirichlet", "DP-SGD / Dirichlet", 3),
+    )
+    notes = (
+        "Processor seconds of one step on one thread, side by side in one run; medians.",
+        f"The paper: an epoch of CIFAR10 with ResNet-18 on a {paper['device']} takes "
+        f"{seconds['dirichlet']} s with Dirichlet and {seconds['dpsgd']} s with DP-SGD.",
+    )
+    return Table("cost", "The cost of a step", columns, tuple(rows), notes)
+
+
+BUILT: dict[str, Callable[[Path], Table]] = {"readme": readme, "covers": covers, "cost": cost}
+
+
+def percent(mean: float, std: float | None, runs: int | None) -> str:
+    """A mean with its spread, and the number of runs where it is not obvious."""
+    text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
+    return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
+
+
+def refreshed(text: str, results: Path) -> str:
+    """A page with every marked table made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        found = make(match["name"], results)
+        body = to_markdown(found) if found.rows else NOTHING_YET
+        return f"{match[1]}\n{body}\n\n{match[3]}"
+
+    return MARKED.sub(fill, text)
+
+
+def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
+    """Rewrite the pages whose tables are not those of the results; says which."""
+    changed = []
+    for page in pages:
+        before = page.read_text(encoding="utf-8")
+        after = refreshed(before, results)
+        if after != before:
+            files.write_atomically(page, after.encode())
+            changed.append(page)
+    return changed
+
+
+def id_of(group: Group) -> str:
+    """The cell that a group fills."""
+    return gather.identity.cell(group.settings)
+
+
+def _cell(cell: grid.Cell) -> str:
+    return gather.identity.cell(cell.settings)
+
+
+def _size(epsilon: float | None) -> float:
+    return float("inf") if epsilon is None else float(epsilon)

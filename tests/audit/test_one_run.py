@@ -1,0 +1,33 @@
+"""One training gives Algorithm 1's canaries away, and those of certified not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simplexdp import data
+from simplexdp.audit import one_run
+from simplexdp.settings import Settings
+
+
+def test_algorithm_1_is_above_its_figure_in_one_training(images: data.Dataset) -> None:
+    settings = Settings(method="dirichlet", model="logistic", batch_size=10, steps=60)
+    result = one_run.audit(settings, images, np.random.default_rng(0), canaries=64)
+    assert result["trials"] == 64
+    assert result["views"]["white box"]["epsilon_lower"] > 1.0
+    assert result["epsilon_lower"] > result["claim"]["epsilon"]
+    assert not result["covers_weights"]
+
+
+def test_certified_stays_below_its_claim(images: data.Dataset) -> None:
+    settings = Settings(method="certified", options={"features": "columns"})
+    result = one_run.audit(settings, images, np.random.default_rng(1), canaries=64)
+    assert result["claim"]["relation"] == "replace-input"
+    assert 2.0 < result["claim"]["epsilon"] < 2.5
+    assert result["epsilon_lower"] < result["claim"]["epsilon"]
+    assert result["covers_weights"]
+
+
+def test_too_few_canaries_are_refused_with_the_number_needed(images: data.Dataset) -> None:
+    with pytest.raises(ValueError, match="5 canaries are too few"):
+        one_run.audit(Settings(), images, np.random.default_rng(2), canaries=5)

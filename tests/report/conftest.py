@@ -1,0 +1,65 @@
+"""Made-up records, so that the page and its tables can be tested without training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from simplexdp import runs
+from simplexdp.experiments import grid, identity, records
+
+JPEG = "JPEG copy, not MedMNIST's own file: dermamnist.npz (sha256 abc); results on it are not"
+
+
+def made_up(settings, experiment, accuracy, seed=0, **more):
+    """A record with this accuracy, in the form that the sweep writes."""
+    settings = dataclasses.replace(identity.canonical(settings), seed=seed)
+    private = settings.method != "plain"
+    return {
+        "key": identity.key(settings),
+        "experiment": experiment,
+        "version": runs.version(),
+        "configuration": settings.to_json(),
+        "seed": seed,
+        "accuracy": accuracy,
+        "validation_accuracy": None,
+        "model": settings.model,
+        "epsilon": settings.epsilon if private else None,
+        "seconds": 100.0,
+        "r": 0.25,
+        "covers_draws": settings.method == "dirichlet",
+        "covers_weights": settings.method == "dpsgd",
+        "provenance": [],
+        "machine": {},
+        "versions": {},
+        **more,
+    }
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two seeds of FashionMNIST's first row, DermaMNIST on a copy, part of a study, an audit."""
+    folder = tmp_path / "results"
+    found = []
+    for number, cell in enumerate(grid.experiment("fashion-mnist").cells):
+        for seed in range(2 if cell.row == "Dirichlet, inception, lr auto" else 1):
+            value = 0.8 + 0.01 * number + 0.004 * seed
+            found.append(made_up(cell.settings, "fashion-mnist", value, seed))
+    for cell in grid.experiment("dermamnist").cells[:4]:
+        more = {"validation_accuracy": 0.75, "provenance": [JPEG]}
+        found.append(made_up(cell.settings, "dermamnist", 0.74, **more))
+    for number, cell in enumerate(grid.experiment("learning-rate").cells[:60]):
+        found.append(made_up(cell.settings, "learning-rate", 0.5 + 0.005 * number))
+    for cell in grid.experiment("sampling-rate").cells[:3]:
+        found.append(made_up(cell.settings, "sampling-rate", 0.8))
+    for record in found:
+        records.write(record, folder)
+    bounds = {"canary": {"epsilon_lower": 4.5}, "membership": {"epsilon_lower": 0.2}}
+    row = {"method": "dirichlet", "claimed_epsilon": 1.0, "covers_weights": False, **bounds}
+    (folder / "audit").mkdir()
+    audit = {"data": "digits", "confidence": 0.95, "rows": [row]}
+    (folder / "audit/digits.json").write_text(json.dumps(audit))
+    return folder

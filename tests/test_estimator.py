@@ -1,0 +1,85 @@
+"""The scikit-learn estimator: scikit-learn's own checks, and what is ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from simplexdp.estimator import CertifiedClassifier
+
+
+@parametrize_with_checks([CertifiedClassifier(), CertifiedClassifier(random_state=0)])
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_digits_at_a_moderate_budget() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = CertifiedClassifier(
+        epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8), random_state=1
+    ).fit(X[:1400], y[:1400])
+    assert model.score(X[1400:], y[1400:]) > 0.75
+    assert model.epsilon_ <= 4.0
+    assert model.statement_.covers_weights
+    proba = model.predict_proba(X[:5])
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+
+
+def test_columns_with_bounds_by_column() -> None:
+    X, y = load_iris(return_X_y=True)
+    low, high = [4, 2, 1, 0], [8, 5, 7, 3]
+    scores = [
+        CertifiedClassifier(epsilon=10.0, bounds=(low, high), random_state=s).fit(X, y).score(X, y)
+        for s in range(3)
+    ]
+    assert np.mean(scores) > 0.6
+
+
+def test_a_value_outside_the_bounds_is_clipped() -> None:
+    X, y = load_iris(return_X_y=True)
+    wild = X.copy()
+    wild[0, 0] = 1e9
+    tame = X.copy()
+    tame[0, 0] = 8.0
+    models = [
+        CertifiedClassifier(bounds=([4, 2, 1, 0], [8, 5, 7, 3]), random_state=0).fit(rows, y)
+        for rows in (wild, tame)
+    ]
+    np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
+
+
+def test_without_a_seed_two_fits_differ_and_the_statement_holds() -> None:
+    X, y = load_iris(return_X_y=True)
+    first, second = (CertifiedClassifier().fit(X, y) for _ in range(2))
+    assert not np.array_equal(first.weights_, second.weights_)
+    assert not any(a.holds is False for a in first.statement_.assumptions)
+    seeded = CertifiedClassifier(random_state=3).fit(X, y)
+    assert any(a.holds is False for a in seeded.statement_.assumptions)
+
+
+def test_predicting_before_fitting_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        CertifiedClassifier().predict(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 2.0}, "delta"),
+        ({"clip": 0.0}, "clip"),
+        ({"steps": 0}, "steps"),
+        ({"features": "wavelets"}, "unknown features"),
+        ({"bounds": (1, 1)}, "low < high"),
+        ({"image_shape": (1, 3, 3)}, "image_shape"),
+    ],
+)
+def test_bad_parameters_are_refused(options: dict[str, Any], words: str) -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=words):
+        CertifiedClassifier(**options).fit(X, y)
