@@ -170,6 +170,7 @@ def test_trials_needed_is_the_least_number(epsilon: float) -> None:
     assert best(needed) > epsilon
     assert best(needed - 1) <= epsilon
     bounds.require_trials(4 * needed, epsilon, 1e-5, 0.95)
+    bounds.require_trials(2 * needed, epsilon, 1e-5, 0.95, held_out=False)
     with pytest.raises(ValueError, match=f"give --trials {4 * needed} or more"):
         bounds.require_trials(4 * needed - 1, epsilon, 1e-5, 0.95)
 

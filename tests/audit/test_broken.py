@@ -97,7 +97,7 @@ def test_certified_is_below_its_claim_and_caught_without_its_noise(
 ) -> None:
     """The whole way through the shipped method and the audit."""
     settings = Settings(method="certified")
-    trials = 100
+    trials = 160
     right = canary.audit(settings, images, np.random.default_rng(5), trials, 0.95)
     assert right["epsilon_lower"] < right["claim"]["epsilon"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from simplexdp import checkpoint, runs
 from simplexdp.experiments import cluster, sweep
 from simplexdp.settings import Settings
 
@@ -42,7 +43,8 @@ def hook():
 
 
 @pytest.fixture
-def two_workers(tmp_path):
+def two_workers(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     trace = tmp_path / "trace"
     trace.mkdir()
     ray.init(
@@ -69,18 +71,24 @@ def work(steps: tuple[int, ...]) -> list[sweep.Work]:
 def kill_the_worker_of(key: str, trace: Path, run_root: Path) -> None:
     """Wait until the run has a checkpoint with steps in it, then kill -9 its process."""
     deadline = time.monotonic() + 600
+    saved = run_root / key / "checkpoint.safetensors"
     while time.monotonic() < deadline:
-        if (run_root / key / "metrics.jsonl").exists():
+        if saved.exists() and step_of(saved) > 0:
             os.kill(int((trace / key).read_text().split()[0]), signal.SIGKILL)
             return
-        time.sleep(0.01)
+        time.sleep(0.02)
+
+
+def step_of(saved: Path) -> int:
+    settings = runs.RunFolder(saved.parent).settings()
+    return checkpoint.read(saved, settings.key(runs.version())).step
 
 
 def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path):
-    todo = work((6_000, 200, 201))
+    todo = work((1_500, 200, 201))
     run_root = tmp_path / "runs"
     killer = threading.Thread(
-        target=kill_the_worker_of, args=("key-6000", two_workers, run_root), daemon=True
+        target=kill_the_worker_of, args=("key-1500", two_workers, run_root), daemon=True
     )
     killer.start()
     swept = cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
@@ -90,13 +98,13 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
     assert len(found) == 3  # one record a run
     begun = {p.name: p.read_text().splitlines() for p in two_workers.iterdir()}
     assert [len(begun[f"key-{n}"]) for n in (200, 201)] == [1, 1]
-    killed = [line.split() for line in begun["key-6000"]]
+    killed = [line.split() for line in begun["key-1500"]]
     assert [resumed for _, resumed in killed] == ["False", "True"]
     assert killed[0][0] != killed[1][0]  # another process went on with it
-    lines = (run_root / "key-6000/metrics.jsonl").read_text().splitlines()
+    lines = (run_root / "key-1500/metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert steps == sorted(set(steps))
-    assert steps[-1] == 6_000
+    assert steps[-1] == 1_500
     # A second sweep over the same folders trains nothing.
     cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
     assert {p.name: p.read_text().splitlines() for p in two_workers.iterdir()} == begun

@@ -176,13 +176,15 @@ def canaries_needed(
     return _first(lambda m: one_run_p_value(m, m, m, epsilon, delta) <= limit, largest=1_000_000)
 
 
-def require_trials(trials: int, epsilon: float, delta: float, confidence: float) -> None:
+def require_trials(
+    trials: int, epsilon: float, delta: float, confidence: float, held_out: bool = True
+) -> None:
     """Refuse an audit that could not show more than the claim even if every guess were right.
 
-    `trials` counts all trainings; half of them have the record, and half of those choose the
-    threshold.
+    `trials` counts all trainings.  Half of them have the record; where a threshold is chosen on
+    held-out trials, only half of each are counted.
     """
-    needed = 4 * trials_needed(epsilon, delta, confidence)
+    needed = (4 if held_out else 2) * trials_needed(epsilon, delta, confidence)
     if trials < needed:
         raise ValueError(
             f"{trials} trials are too few: at confidence {confidence:g} even a perfect attack "

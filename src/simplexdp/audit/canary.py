@@ -40,20 +40,19 @@ def audit(
 ) -> dict[str, Any]:
     """Train `trials` times, half of them with the first input of a pair, and bound ε."""
     exact = settings.method in schedules.NOISELESS
-    bounds.require_trials(trials, settings.epsilon, settings.delta, confidence)
     records = min(schedules.CANARY_RECORDS, len(dataset.train))
     small = schedules.canary(settings, records)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
-    last: shadow.Shadow | None = None
-    for seed, trial in zip(shadow.seeds(trials, rng), range(trials), strict=True):
+    for trial, seed in enumerate(shadow.seeds(max(1, trials), rng)):
         coin = trial % 2 == 0
         last = shadow.train(small, planted.with_coins([coin]), seed)
+        claim = claims.for_pairs(last.statement, settings.delta)
+        if trial == 0:  # the first training says what is claimed, and so how many are needed
+            bounds.require_trials(trials, claim.epsilon or 0.0, claim.delta, confidence, not exact)
         scores[coin].append(score(last, planted.pairs[0]))
         advance()
-    assert last is not None
-    claim = claims.for_pairs(last.statement, settings.delta)
     bound = bounds.threshold_bound(
         scores[True], scores[False], claim.delta, confidence, 1.0 if exact else None
     )

@@ -35,7 +35,6 @@ def audit(
     records: int | None = None,
 ) -> dict[str, Any]:
     """Train once with planted pairs and bound ε from the guesses on their coins."""
-    bounds.require_canaries(canaries, settings.epsilon, settings.delta, _each(confidence))
     small = crafting.subset(dataset, records, rng)
     plant = crafting.opposites if settings.method in schedules.NOISELESS else crafting.contrasts
     planted = plant(small, canaries, rng)
@@ -44,6 +43,7 @@ def audit(
     settings = dataclasses.replace(settings, augment=())
     result = shadow.train(settings, planted.with_coins(coins), seed)
     claim = claims.for_pairs(result.statement, settings.delta)
+    bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, _each(confidence))
     views = {
         "white box": white_box(result, planted.pairs),
         "black box": black_box(result, planted.pairs),

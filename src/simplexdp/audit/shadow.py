@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,9 @@ class Shadow:
 
 def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     """Train once with the shipped method, on its own seed."""
-    settings = dataclasses.replace(settings, seed=seed, evaluations=1)
+    settings = dataclasses.replace(
+        settings, seed=seed, evaluations=1, options=_options(settings, len(dataset.train))
+    )
     outcome = methods.method(settings.method)(settings, dataset, None)
     final = outcome.model.eval()
     if settings.method == "certified":
@@ -51,6 +54,26 @@ def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     else:
         initial = untrained(settings, dataset, seed)
     return Shadow(initial, final, outcome.statement, outcome.chosen)
+
+
+def _options(settings: Settings, records: int) -> Mapping[str, Any]:
+    """DP-SGD's noise calibrated once for all trainings: the search takes seconds."""
+    fixed = settings.batch_size is not None and settings.steps is not None
+    if settings.method != "dpsgd" or not fixed or "noise_multiplier" in settings.options:
+        return settings.options
+    assert settings.batch_size is not None
+    assert settings.steps is not None
+    rate = settings.batch_size / records
+    noise = _noise_multiplier(settings.epsilon, settings.delta, rate, settings.steps)
+    return {**settings.options, "noise_multiplier": noise}
+
+
+@functools.cache
+def _noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
+    # Imported when used: Opacus takes seconds to load.
+    from ..methods import dpsgd
+
+    return dpsgd.calibrate(epsilon, delta, sample_rate, steps)[0]
 
 
 def untrained(settings: Settings, dataset: data.Dataset, seed: int) -> nn.Module:

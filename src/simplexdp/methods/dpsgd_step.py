@@ -52,10 +52,11 @@ def clipped_sum(
         gradients = [_per_record(p, recipe.copies) for p in parameters]
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
         factors = (recipe.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
-        # A gradient that is not finite contributes nothing: it cannot be clipped.
-        factors = torch.where(torch.isfinite(norms), factors, torch.zeros_like(factors))
+        whole = torch.isfinite(norms)
         for total, gradient in zip(totals, gradients, strict=True):
-            total += torch.einsum("n,n...->...", factors, torch.nan_to_num(gradient, 0.0, 0.0, 0.0))
+            # A gradient that is not finite cannot be clipped: it contributes nothing.
+            kept = gradient if bool(whole.all()) else gradient[whole]
+            total += torch.tensordot(factors[whole], kept, dims=1)
         for p in parameters:
             p.grad_sample = None  # type: ignore[attr-defined]
             p.grad = None
@@ -69,7 +70,10 @@ def _per_record(parameter: nn.Parameter, copies: int) -> Tensor:
     gradient = parameter.grad_sample  # type: ignore[attr-defined]
     if isinstance(gradient, list):
         gradient = torch.stack(gradient).sum(dim=0)  # a layer that is used more than once
-    return torch.as_tensor(gradient).reshape(-1, copies, *parameter.shape).mean(dim=1)
+    by_copy = torch.as_tensor(gradient)
+    if copies == 1:
+        return by_copy
+    return by_copy.reshape(-1, copies, *parameter.shape).mean(dim=1)
 
 
 def copies_of(

@@ -85,9 +85,8 @@ def _tables(results: Path, found: list[gather.Group]) -> list[Table]:
     made = [computed.compute(name) for name in computed.names()]
     rows = gather.accountants(results)
     if rows:
-        columns = (Column("data", "data set"), Column("epsilon", "paper's ε"), Column("r", "r"))
-        names = [name for name in rows[0] if name not in ("data", "epsilon", "r")]
-        columns = (*columns, *(Column(name, name, 3) for name in names))
+        first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
+        columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
         title = "ε by five accountants at the paper's r"
         made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [tables.study(name, found) for name in ("sampling-rate", "adam", "svhn-part")]

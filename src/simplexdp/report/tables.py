@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .. import files
-from ..experiments import computed, grid, recipes
+from ..experiments import computed, grid, identity, recipes
 from ..experiments.table import Column, Table, Value, to_markdown
 from . import gather
 from .gather import Group
@@ -205,11 +205,11 @@ def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
 
 def id_of(group: Group) -> str:
     """The cell that a group fills."""
-    return gather.identity.cell(group.settings)
+    return identity.cell(group.settings)
 
 
 def _cell(cell: grid.Cell) -> str:
-    return gather.identity.cell(cell.settings)
+    return identity.cell(cell.settings)
 
 
 def _size(epsilon: float | None) -> float:

@@ -1,0 +1,16 @@
+"""The figures for papers: every one drawn, the same results giving the same bytes."""
+
+from __future__ import annotations
+
+from simplexdp.report import figures
+
+
+def test_every_figure_and_table_is_written(results, tmp_path):
+    names = {path.name for path in figures.write(results, tmp_path / "figures")}
+    for stem in ("accuracy-fashion-mnist", "learning-rate-ours", "learning-rate-published"):
+        assert {f"{stem}.svg", f"{stem}.pdf"} <= names
+    assert {"asymptotics.svg", "r-star.tex", "r-star.md", "fashion-mnist-test.tex"} <= names
+    svg = (tmp_path / "figures/accuracy-fashion-mnist.svg").read_bytes()
+    assert b"<svg" in svg
+    figures.write(results, tmp_path / "again", endings=("svg",))
+    assert (tmp_path / "again/accuracy-fashion-mnist.svg").read_bytes() == svg

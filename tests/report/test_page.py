@@ -1,0 +1,126 @@
+"""The page in a real browser: no errors, plots drawn, filters work, nothing asked of the network."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from simplexdp import report
+from simplexdp.report import page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture
+def written(results, tmp_path):
+    report.write(results, tmp_path / "out/report.html")
+    return tmp_path / "out/report.html"
+
+
+@pytest.fixture
+def dom(written, tmp_path):
+    """The page's elements after its script has run, for a hash."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no Chromium found")
+
+    def load(hash_: str = "", width: int = 1200) -> str:
+        profile = f"--user-data-dir={tmp_path / 'profile'}"
+        address = f"{written.as_uri()}#{hash_}"
+        done = subprocess.run(
+            [browser, *FLAGS, profile, f"--window-size={width},1600", "--dump-dom", address],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        return done.stdout
+
+    return load
+
+
+def section(html: str, name: str) -> str:
+    return html.split(f'<section id="{name}">')[1].split("</section>")[0]
+
+
+def test_the_page_is_whole_and_asks_the_network_for_nothing(written):
+    text = written.read_text()
+    outside = re.sub(r"http://www\.w3\.org/2000/svg", "", text)  # a name, not an address
+    assert not re.search(r"(https?:)?//[a-z0-9.-]+\.[a-z]{2,}", outside.replace("://#", ""))
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:)", text)
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+    assert "/*" not in text.split("<style>")[0]
+
+
+def test_a_script_end_in_the_data_stays_data():
+    hostile = "</script><script>alert(1)</script>"
+    text = page.render({"title": hostile})
+    assert hostile not in text
+    inside = text.split('id="content">')[1].split("</script>")[0]
+    assert json.loads(inside)["title"] == hostile
+
+
+def test_pictures_are_embedded(results, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures/one-record.png").write_bytes(b"\x89PNG")
+    found = page.gathered(results, tmp_path / "pictures")["pictures"]
+    assert found == [{"caption": "one record", "source": "data:image/png;base64,iVBORw=="}]
+
+
+def test_it_loads_without_errors_and_draws(dom):
+    html = dom()
+    assert 'data-ready="yes"' in html
+    assert 'data-problems=""' in html
+    accuracy = section(html, "accuracy")
+    # ours: Dirichlet auto, paper's rate, pld, DP-SGD; published: the paper's two
+    assert accuracy.count('class="line ours"') - accuracy.count("0 0 30 12") >= -4
+    assert accuracy.count('class="band"') >= 2
+    assert "81.02 ± 5.91" in accuracy
+    rates = section(html, "learning-rate")
+    assert rates.count("<svg") >= 2 + 9
+    assert "in the place of the paper's CIFAR10" in rates
+    assert section(html, "mechanism").count('class="line') == 4
+    assert "the draws only, not the weights" in section(html, "methods")
+    audits = section(html, "audits")
+    assert '<td class="number no">4.50</td>' in audits  # above the claim of 1
+    assert '<td class="number yes">0.20</td>' in audits
+    assert section(html, "tables").count("<details>") >= 5
+
+
+def test_the_filters_work(dom):
+    html = dom("data=mnist&method=dpsgd&figure=published")
+    assert 'data-state="mnist|dpsgd|published"' in html
+    assert 'data-problems=""' in html
+    accuracy = section(html, "accuracy")
+    assert "Abadi et al. 2016" in accuracy
+    assert "Dirichlet (Algorithm 1), inception" not in accuracy
+    assert "No runs of ours on this data set yet." in section(html, "methods")
+    assert "As published: CIFAR10, ResNet-18" in section(html, "learning-rate")
+    unknown = dom("data=nonsense&method=nonsense", width=400)
+    assert 'data-state="fashion-mnist|dirichlet,dpsgd,' in unknown
+    assert 'data-problems=""' in unknown
+
+
+def test_an_empty_results_folder_still_gives_a_page(tmp_path):
+    (tmp_path / "results").mkdir()
+    done = report.write(tmp_path / "results", tmp_path / "report.html")
+    assert done == {"page": str(tmp_path / "report.html"), "runs": 0, "left_out": []}
+
+
+def test_a_missing_results_folder_is_said(tmp_path):
+    with pytest.raises(ValueError, match="there is no results folder"):
+        report.write(tmp_path / "nowhere", tmp_path / "report.html")

@@ -1,0 +1,101 @@
+"""Tables from results: grouping, notes, markers, and the committed pages against the results."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from pathlib import Path
+
+import pytest
+
+from simplexdp.experiments import grid
+from simplexdp.experiments.table import to_latex, to_markdown
+from simplexdp.report import gather, tables
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def row_of(table, row, source):
+    (found,) = [r for r in table.rows if r["row"] == row and r["source"] == source]
+    return found
+
+
+def test_an_accuracy_table_has_ours_over_the_paper_s(results):
+    table = tables.make("fashion-mnist", results)
+    heads = [c.head for c in table.columns]
+    assert heads == ["method", "source", "ε = 0.5", "ε = 1", "ε = 2", "ε = 2.7", "ε = 4", "ε = ∞"]
+    ours = row_of(table, "Dirichlet, inception, lr auto", "ours")
+    values = [80.0, 80.4]  # the two made-up seeds of the first cell
+    spread = statistics.stdev(values)
+    assert ours["ε = 0.5"] == f"80.20 ± {spread:.2f} [2]"
+    paper = row_of(table, "Dirichlet (Algorithm 1), inception, the paper", "published")
+    assert paper["ε = 0.5"] == "81.02 ± 5.91"  # typed from the paper
+    assert paper["ε = ∞"] == "93.13"
+    assert [r["source"] for r in table.rows] == sorted(r["source"] for r in table.rows)
+    assert any("not the weights" in note for note in table.notes)
+
+
+def test_training_without_privacy_is_the_last_column_of_its_row(results):
+    ours = row_of(tables.make("fashion-mnist", results), "Dirichlet, inception, lr 0.1", "ours")
+    assert ours["ε = ∞"] == "89.00"
+
+
+def test_a_copy_of_the_data_is_said(results):
+    table = tables.make("dermamnist", results)
+    assert "Our runs used this data: JPEG copy, not MedMNIST's own file." in table.notes
+    validation = tables.make("dermamnist-validation", results)
+    assert row_of(validation, "Dirichlet, resnet9, lr auto", "ours")["ε = 1"] == "75.00"
+    paper = row_of(validation, "Dirichlet (Algorithm 1), resnet9, the paper", "published")
+    assert paper["ε = 1"] == "74.98 ± 2.04"
+
+
+def test_a_study_stands_beside_what_it_stands_for(results):
+    table = tables.make("sampling-rate", results)
+    assert len(table.rows) == 3
+    assert table.rows[0] == {
+        "row": "lr auto",
+        "column": "q = 0.001",
+        "ours": "80.00",
+        "published": "89.41 ± 3.63",
+    }
+    assert "in the place of the paper's CIFAR10" in table.notes[0]
+
+
+def test_shorter_runs_are_labelled_as_such(results):
+    cell = grid.experiment("cifar10").cells[0]
+    short = dataclasses.replace(cell.settings, steps=500)
+    assert gather.label(short, {}) == "Dirichlet, resnet18, lr auto, 500 of 20000 steps"
+
+
+@pytest.mark.parametrize("name", tables.names())
+def test_every_table_can_be_written(name, results):
+    table = tables.make(name, results)
+    for row in to_markdown(table).split("\n\n")[0].splitlines():
+        assert row.count(" | ") == len(table.columns) - 1
+    assert to_latex(table).count(r"\\") == len(table.rows) + 1
+
+
+def test_an_unknown_table_lists_those_there_are(results):
+    with pytest.raises(ValueError, match=r"no table 'nine'; use one of readme, cifar10"):
+        tables.make("nine", results)
+    with pytest.raises(ValueError, match="there is no results folder"):
+        tables.make("mnist", results / "nowhere")
+
+
+def test_refresh_fills_between_the_markers_and_nothing_else(results, tmp_path):
+    page = tmp_path / "page.md"
+    text = "before\n<!-- table:covers -->\nold\n<!-- /table -->\nafter <!-- table:x\n"
+    page.write_text(text)
+    assert tables.refresh([page], results) == [page]
+    new = page.read_text()
+    assert new.startswith("before\n<!-- table:covers -->\n\n| method |")
+    assert new.endswith("<!-- /table -->\nafter <!-- table:x\n")
+    assert "| DP-SGD | PRV (Opacus) | – | yes |" in new
+    assert tables.refresh([page], results) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_committed_tables_are_those_of_the_results(page):
+    text = page.read_text(encoding="utf-8")
+    assert tables.refreshed(text, ROOT / "results") == text, "run: simplexdp report --refresh"
