@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import torch
 from simplexdp import data
 
 torch.set_num_threads(1)
+# No test writes into the ledger of the person who runs it.
+os.environ["SIMPLEXDP_LEDGER"] = str(Path(tempfile.mkdtemp()) / "ledger.jsonl")
 
 
 @pytest.fixture

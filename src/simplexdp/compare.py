@@ -94,6 +94,19 @@ def compare(
     return rows
 
 
+def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) -> dict[str, str]:
+    """What a canary audit says of each method at this budget, by method."""
+    from . import audit as audits  # an audit trains methods, so it stands above this room
+
+    chosen = dataclasses.replace(settings, model=None, steps=None, batch_size=None, epochs=None)
+    found = {}
+    for row in rows:
+        attacked = dataclasses.replace(chosen, method=row.method)
+        record = audits.run(attacked, "canary", seed=0, show_progress=show_progress)
+        found[row.method] = str(record["summary"])
+    return found
+
+
 def to_json(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
     """The comparison as data."""
     return {

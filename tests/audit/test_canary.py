@@ -70,5 +70,5 @@ def test_rounding_stays_far_below_the_threshold(images: data.Dataset) -> None:
 
 
 def test_too_few_trials_are_refused_with_the_number_needed(images: data.Dataset) -> None:
-    with pytest.raises(ValueError, match=r"20 trials are too few.* give --trials 26 or more"):
+    with pytest.raises(ValueError, match=r"20 trials are too few.* give --trials 24 or more"):
         canary.audit(Settings(), images, np.random.default_rng(0), trials=20)

@@ -30,4 +30,9 @@ def test_certified_stays_below_its_claim(images: data.Dataset) -> None:
 
 def test_too_few_canaries_are_refused_with_the_number_needed(images: data.Dataset) -> None:
     with pytest.raises(ValueError, match="5 canaries are too few"):
-        one_run.audit(Settings(), images, np.random.default_rng(2), canaries=5)
+        one_run.audit(
+            Settings(model="logistic", batch_size=10, steps=2),
+            images,
+            np.random.default_rng(2),
+            canaries=5,
+        )

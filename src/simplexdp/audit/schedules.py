@@ -56,10 +56,10 @@ def _adapted(
     settings: Settings, batch_size: int, steps: int, model: str, certified: Mapping[str, Any]
 ) -> Settings:
     if settings.method == "certified":
-        # Full batches, and steps by rule; pixels as features, so that the attack sees its input.
+        # Full batches; pixels as features, so that the attack sees its input.
         options = {**certified, **settings.options}
         return dataclasses.replace(
-            settings, batch_size=None, epochs=None, steps=None, augment=(), options=options
+            settings, batch_size=None, epochs=None, augment=(), options=options
         )
     return dataclasses.replace(
         settings,

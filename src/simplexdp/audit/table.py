@@ -15,8 +15,8 @@ from . import attacks, canary, crafting, membership, one_run, schedules
 
 METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
 # The perfect separation of Algorithm 1 is limited by the number of trainings alone.
-TRIALS = {"dirichlet": 400}
-OTHER_TRIALS = 120
+TRIALS = {"dirichlet": 400, "certified": 400}
+OTHER_TRIALS = 160
 MODELS = 12
 FASHION_RECORDS = 2000
 

@@ -33,6 +33,9 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Folder for the runs.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger that counts the runs.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file.")] = None,
+    with_audit: Annotated[
+        bool, typer.Option("--audit", help="Attack every method too, with canaries.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,11 +64,12 @@ def compare(
     )
     if plot is not None:
         comparison.plot(plot, settings, rows)
-    record: dict[str, Any] = comparison.to_json(settings, rows)
+    audits = comparison.audit(settings, rows, show_progress=not quiet) if with_audit else {}
+    record: dict[str, Any] = {**comparison.to_json(settings, rows), "audits": audits}
     note = f"\n\nThe runs with their statements: {out}"
     if seed is not None:
         note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."
-    emit({**record, "runs": str(out)}, as_json, comparison.to_text(rows) + note)
+    emit({**record, "runs": str(out)}, as_json, comparison.to_text(rows, audits) + note)
 
 
 @app.command()
@@ -124,3 +128,83 @@ def reproduce(
         show_progress=not quiet,
     )
     emit(summary, as_json, reproduction.text_of(summary))
+
+
+@app.command()
+def audit(
+    attack: Annotated[
+        str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="The method to attack.")] = "dirichlet",
+    run: Annotated[
+        Path | None, typer.Option(help="Attack the configuration of this finished run.")
+    ] = None,
+    data: Data = "digits",
+    epsilon: Annotated[float, typer.Option(help="The claimed ε.")] = 1.0,
+    delta: Delta = 1e-5,
+    trials: Annotated[
+        int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Of the audit itself.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results and pictures.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attack what was trained; with no arguments: every method on the digits."""
+    from .. import audit as audits
+
+    if attack is None and run is None:
+        record = audits.table(
+            data,
+            epsilon=epsilon,
+            delta=delta,
+            confidence=confidence,
+            trials=trials,
+            seed=seed,
+            out=out,
+            show_progress=not quiet,
+        )
+        emit(record, as_json, audits.as_text(record))
+        return
+    record = audits.run(
+        Settings(data=data, method=method, epsilon=epsilon, delta=delta),
+        attack or "canary",
+        trials,
+        confidence,
+        folder=run,
+        out=out,
+        seed=seed,
+        show_progress=not quiet,
+    )
+    parts = record.get("audits", [record])
+    emit(record, as_json, "\n".join(part["summary"] for part in parts))
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Option(help="Where the records are kept.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder with pictures of reconstruction.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write figures and tables for papers here.")
+    ] = None,
+    refresh: Annotated[
+        list[Path] | None, typer.Option(help="Put the tables between their markers on this page.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The results as one self-contained page with plots."""
+    from .. import report as pages
+    from ..report import figures as drawings
+    from ..report import tables
+
+    if not results.is_dir():
+        raise ValueError(f"{results} is no folder; name the folder of the records with --results")
+    written = pages.write(results, out, pictures)
+    written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
+    written["refreshed"] = [str(p) for p in tables.refresh(refresh, results)] if refresh else []
+    lines = [f"{written['page']} from {written['runs']} runs", *written["left_out"]]
+    emit(written, as_json, "\n".join([*lines, *written["figures"], *written["refreshed"]]))

@@ -41,44 +41,43 @@ OPTIONS = (
     "microbatch",
     "replace_batch_norm",
 )
-EPOCHS = 30
-# Per-example gradients of this many numbers at once: half a gigabyte in single precision.
-GRADIENT_NUMBERS = 2**27
+EPOCHS = 20
+# Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
+# 16 megabytes, which the allocator reuses from one microbatch to the next.
+GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
+FEWEST_AT_ONCE = 8
 LEARNING_RATE = 0.5
 ADAPTIVE_LEARNING_RATE = 0.001
 
 
-def epsilon_of(noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> float:
-    """The PRV accountant's upper bound on ε for these steps."""
+def epsilon_of(
+    noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float = 0.01
+) -> float:
+    """The PRV accountant's upper bound on ε for these steps; it includes its numerical error."""
     accountant = PRVAccountant()
     accountant.history = [(noise_multiplier, sample_rate, steps)]
-    error = 0.01
-    while True:
-        epsilon = float(accountant.get_epsilon(delta, eps_error=error))
-        # The bound includes its own numerical error: ask for 1 % of the figure.
-        if error <= max(0.01 * epsilon, 1e-3):
-            return epsilon
-        error = max(0.005 * epsilon, 1e-3)
+    return float(accountant.get_epsilon(delta, eps_error=error))
 
 
 def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
-    """The least noise multiplier (to 0.1 %) within the budget, and what it costs."""
-    low, high = 0.2, 0.4
-    while (cost := epsilon_of(high, sample_rate, steps, delta)) > epsilon:
-        low, high = high, 2.0 * high
-        if high > 2**16:
-            raise ValueError(
-                f"epsilon = {epsilon:g} is too small for {steps} steps; take fewer steps or a "
-                "larger epsilon"
-            )
-    while high - low > 1e-3 * high:
-        middle = (low + high) / 2.0
-        found = epsilon_of(middle, sample_rate, steps, delta)
-        if found <= epsilon:
-            high, cost = middle, found
-        else:
-            low = middle
-    return high, cost
+    """A noise multiplier within the budget, and above 99 % of it, and what it costs."""
+    error = min(0.1, max(1e-3, 0.002 * epsilon))
+    sigma, low, high = 1.0, 0.0, math.inf
+    for _ in range(60):
+        cost = epsilon_of(sigma, sample_rate, steps, delta, error)
+        if 0.99 * epsilon <= cost <= epsilon:
+            return sigma, cost
+        low, high = (sigma, high) if cost > epsilon else (low, sigma)
+        # ε falls about like 1/σ; a guess outside the bracket is replaced by its middle.
+        guess = sigma * cost / (0.995 * epsilon)
+        if not low < guess < high:
+            guess = (low + high) / 2.0 if math.isfinite(high) else 2.0 * low
+        sigma = guess
+        if sigma > 2**16:
+            break
+    raise ValueError(
+        f"epsilon = {epsilon:g} is too small for {steps} steps; take fewer steps or a larger epsilon"
+    )
 
 
 def train(
@@ -221,7 +220,8 @@ def recipe_of(
     """The step's recipe; microbatches by the model's size where not given."""
     copies = int(options["augmentation_multiplicity"])
     size = sum(p.numel() for p in trainable(model))
-    fitting = max(1, GRADIENT_NUMBERS // (size * copies))
+    numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
+    fitting = max(FEWEST_AT_ONCE, numbers // (size * copies))
     microbatch = int(options["microbatch"] or min(fitting, batch_size))
     if microbatch < 1:
         raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")

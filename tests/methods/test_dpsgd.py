@@ -1,0 +1,252 @@
+"""DP-SGD: the clipped sum, its sensitivity, the noise, the cost, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+from dp_accounting.pld import PLDAccountant
+from opacus.grad_sample import GradSampleModule
+from scipy import stats
+from torch import nn
+
+from simplexdp import data, methods, models
+from simplexdp.methods import dpsgd, dpsgd_step
+from simplexdp.methods.dpsgd_step import Recipe
+from simplexdp.settings import Settings
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def recipe(**changes: object) -> Recipe:
+    values = {
+        "clip": 0.7,
+        "noise_multiplier": 1.3,
+        "expected_batch": 10.0,
+        "rescale": False,
+        "copies": 1,
+        "augmentations": (),
+        "microbatch": 4,
+    }
+    return Recipe(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def batch(count: int = 9, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    inputs = torch.rand(count, 1, 8, 8, generator=rng) * 2 - 1
+    return inputs, torch.randint(0, 3, (count,), generator=rng)
+
+
+def network(name: str = "mlp") -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(0)
+    model = models.build(name, (1, 8, 8), 3, "group")
+    plain = copy.deepcopy(model)
+    GradSampleModule(model, loss_reduction="sum")
+    return model, plain
+
+
+def by_hand(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, clip: float):
+    """One backward pass for each record, clipped one by one."""
+    totals = [torch.zeros_like(p) for p in model.parameters()]
+    for x, y in zip(inputs, labels, strict=True):
+        loss = nn.functional.cross_entropy(model(x[None]), y[None])
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        norm = math.sqrt(sum(float((g**2).sum()) for g in gradients))
+        for total, gradient in zip(totals, gradients, strict=True):
+            total += gradient * min(1.0, clip / norm)
+    return totals
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "logistic"])
+@pytest.mark.parametrize("microbatch", [1, 4, 100])
+def test_clipped_sum_equals_one_backward_pass_a_record(name: str, microbatch: int) -> None:
+    model, plain = network(name)
+    inputs, labels = batch()
+    got = dpsgd_step.clipped_sum(model, inputs, labels, recipe(microbatch=microbatch), rng())
+    want = by_hand(plain, inputs, labels, 0.7)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+def test_weight_standardised_convolutions_have_right_gradients() -> None:
+    torch.manual_seed(0)
+    model = models.build("wrn-16-4", (3, 8, 8), 3, "group")
+    small = nn.Sequential(*list(model.children())[:1], nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    width = small(torch.zeros(1, 3, 8, 8)).shape[1]
+    small.append(nn.Linear(width, 3))
+    plain = copy.deepcopy(small)
+    GradSampleModule(small, loss_reduction="sum")
+    inputs = torch.rand(5, 3, 8, 8)
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    got = dpsgd_step.clipped_sum(small, inputs, labels, recipe(), rng())
+    for a, b in zip(got, by_hand(plain, inputs, labels, 0.7), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+def test_one_record_moves_the_sum_by_at_most_the_clip() -> None:
+    model, _ = network()
+    inputs, labels = batch()
+    with torch.no_grad():
+        labels[-1] = model(inputs[-1:]).argmin()
+    with_it = dpsgd_step.clipped_sum(model, inputs, labels, recipe(), rng())
+    without = dpsgd_step.clipped_sum(model, inputs[:-1], labels[:-1], recipe(), rng())
+    change = math.sqrt(
+        sum(float(((a - b) ** 2).sum()) for a, b in zip(with_it, without, strict=True))
+    )
+    assert 0.5 * 0.7 < change <= 0.7 * (1 + 1e-4)
+
+
+def test_a_record_without_a_finite_gradient_contributes_nothing() -> None:
+    model, _ = network()
+    inputs, labels = batch()
+    inputs[-1] = float("inf")
+    with_it = dpsgd_step.clipped_sum(model, inputs, labels, recipe(), rng())
+    without = dpsgd_step.clipped_sum(model, inputs[:-1], labels[:-1], recipe(), rng())
+    for a, b in zip(with_it, without, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_copies_are_averaged_before_clipping() -> None:
+    """The mean gradient of a record's own augmented copies is what is clipped."""
+    model, plain = network()
+    inputs, labels = batch(3)
+    chosen = recipe(copies=4, augmentations=("horizontal_flip",), clip=1e6)
+    copies, targets = dpsgd_step.copies_of(inputs, labels, chosen, rng(5))
+    assert len(copies) == 12
+    got = dpsgd_step.clipped_sum(
+        model, inputs, labels, recipe(**{**chosen.__dict__, "microbatch": 3}), rng(5)
+    )
+    want = by_hand(plain, copies, targets, 1e6)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b / 4, atol=1e-5, rtol=1e-4)
+    tight = recipe(**{**chosen.__dict__, "clip": 0.01})
+    total = dpsgd_step.clipped_sum(model, inputs, labels, tight, rng(5))
+    assert math.sqrt(sum(float((t**2).sum()) for t in total)) <= 3 * 0.01 * (1 + 1e-4)
+
+
+def test_the_noise_added_has_the_stated_law() -> None:
+    """KS on 75,000 numbers at level 1e-5: noise is σ·clip over the public expected batch."""
+    model, _ = network()
+    zeros = [torch.zeros_like(p) for p in model.parameters()]
+    dpsgd_step.set_noisy_gradient(model, zeros, recipe(), rng(1))
+    added = torch.cat([p.grad.flatten() for p in model.parameters()]).numpy()
+    assert stats.kstest(added * 10.0 / (1.3 * 0.7), "norm").pvalue > 1e-5
+    dpsgd_step.set_noisy_gradient(model, zeros, recipe(rescale=True), rng(1))
+    rescaled = torch.cat([p.grad.flatten() for p in model.parameters()]).numpy()
+    np.testing.assert_allclose(rescaled, added / 0.7, rtol=1e-5)
+
+
+def test_an_empty_batch_is_a_step_of_noise() -> None:
+    model, _ = network()
+    empty = torch.zeros(0, 1, 8, 8), torch.zeros(0, dtype=torch.int64)
+    totals = dpsgd_step.clipped_sum(model, *empty, recipe(), rng())
+    assert all(not bool(t.any()) for t in totals)
+    dpsgd_step.set_noisy_gradient(model, totals, recipe(), rng())
+    assert all(bool(p.grad.any()) for p in model.parameters())
+
+
+def test_average_of_constant_weights_is_those_weights() -> None:
+    model, averaged = nn.Linear(2, 2), nn.Linear(2, 2)
+    for step in range(2000):
+        dpsgd_step.average_into(averaged, model, 0.99, step)
+    torch.testing.assert_close(averaged.weight, model.weight)
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(1.0, 0.01, 500), (6.6, 0.1, 300)])
+def test_cost_against_dp_accounting(sigma: float, rate: float, steps: int) -> None:
+    accountant = PLDAccountant()
+    accountant.compose(
+        dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma)), steps
+    )
+    exact = accountant.get_epsilon(1e-5)
+    got = dpsgd.epsilon_of(sigma, rate, steps, 1e-5)
+    # An upper bound that includes its own error of at most 1 %.
+    assert exact * (1 - 1e-3) <= got <= exact * 1.02
+
+
+def test_calibration_keeps_the_budget() -> None:
+    sigma, cost = dpsgd.calibrate(1.0, 1e-5, 0.05, 100)
+    assert 0.99 <= cost <= 1.0
+    assert dpsgd.epsilon_of(sigma * 0.97, 0.05, 100, 1e-5) > 1.0
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(288, 10)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layers(x)
+        return out
+
+
+def test_batch_norm_is_refused_or_replaced_when_asked() -> None:
+    with pytest.raises(ValueError, match="batch normalisation"):
+        dpsgd.without_batch_norm(Normed(), replace_it=False)
+    fixed = dpsgd.without_batch_norm(Normed(), replace_it=True)
+    assert not models.has_batch_norm(fixed)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"options": {"clip": 0.0}}, "clip"),
+        ({"options": {"momentum": 1}}, "does not know"),
+        ({"options": {"augmentation_multiplicity": 4}}, "needs augmentations"),
+        ({"options": {"weight_average": 1.0}}, "weight_average"),
+        ({"options": {"noise_multiplier": 0.3}, "steps": 50}, "above the budget"),
+        ({"norm": "batch", "model": "resnet9"}, "batch normalisation"),
+        ({"batch_size": 10_000}, "sampling rate"),
+    ],
+)
+def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
+    settings = Settings(data="digits", method="dpsgd", **change)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=words):
+        dpsgd.train(settings, data.load("digits"), None)
+
+
+def test_a_short_run_with_every_option(tmp_path: Path) -> None:
+    settings = Settings(
+        data="digits",
+        method="dpsgd",
+        model="logistic",
+        epsilon=8.0,
+        batch_size=200,
+        steps=25,
+        seed=1,
+        augment=("random_crop",),
+        options={
+            "clip": 1.0,
+            "rescale_to_unit_norm": True,
+            "augmentation_multiplicity": 2,
+            "weight_average": 0.9,
+            "microbatch": 64,
+        },
+    )
+    outcome, folder = methods.run(settings, tmp_path / "run")
+    assert outcome.statement.covers_weights
+    assert outcome.statement.epsilon <= 8.0
+    assert outcome.steps == 25
+    assert (folder.path / "model.safetensors").is_file()
+    again, _ = methods.run(settings, tmp_path / "again")
+    for a, b in zip(outcome.model.parameters(), again.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_digits_are_learned_at_a_large_budget() -> None:
+    settings = Settings(
+        data="digits", method="dpsgd", model="logistic", epsilon=20.0, steps=60, seed=1
+    )
+    outcome = dpsgd.train(settings, data.load("digits"), None)
+    assert outcome.accuracy > 0.6
