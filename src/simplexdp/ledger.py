@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from simplexdp.accounting import totals
 from simplexdp.accounting.gaussian import composed_mu, gaussian_epsilon
 from simplexdp.accounting.inputs import check_delta, check_epsilon, check_r, check_schedule
 
@@ -54,7 +55,8 @@ class Spent:
 
     `weights` composes the runs whose figure covers their weights, `draws` those whose figure
     covers draws only, `together` both. `uncovered` counts the runs whose released weights no
-    figure here covers; `notes` reports what was odd about the file.
+    figure here covers; `accountants` names for each of the three totals what composed it,
+    `caveats` what they rest on; `notes` reports what was odd about the file.
     """
 
     data: str
@@ -65,6 +67,8 @@ class Spent:
     runs: int
     uncovered: int
     budget: tuple[float, float] | None
+    accountants: Mapping[str, str | None]
+    caveats: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -130,8 +134,9 @@ def compose(events: list[Event], delta: float) -> float:
 
     Formal guarantee
         Full-batch Gaussian events alone are composed exactly. Otherwise dp-accounting composes
-        privacy loss distributions with pessimistic rounding; Dirichlet events rest on dominance
-        of the vertex pair (docs/dominance.md) and cover draws only.
+        privacy loss distributions, pessimistic in every rounding to the grid, with what floating
+        point may move set aside from δ; Dirichlet events rest on hidden participation and on
+        dominance of the vertex pair (docs/dominance.md) and cover draws only.
     """
     check_delta(delta)
     if not events:
@@ -225,15 +230,18 @@ class Ledger:
         lines, notes = _read(self.path)
         entries = _entries(lines, data)
         kinds = {kind: [e.event for e in entries if e.covers == kind] for kind in (WEIGHTS, DRAWS)}
+        kinds["together"] = [entry.event for entry in entries]
         return Spent(
             data=data,
             delta=delta,
             weights=compose(kinds[WEIGHTS], delta),
             draws=compose(kinds[DRAWS], delta),
-            together=compose([entry.event for entry in entries], delta),
+            together=compose(kinds["together"], delta),
             runs=len(entries),
             uncovered=sum(entry.covers != WEIGHTS for entry in entries),
             budget=_budget(lines, data),
+            accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
+            caveats=totals.caveats(kinds["together"]),
             notes=notes,
         )
 
@@ -349,6 +357,9 @@ def summary(spent: Spent) -> dict[str, Any]:
         "epsilon_weights": finite(spent.weights),
         "epsilon_draws_only": finite(spent.draws),
         "epsilon_together": finite(spent.together),
+        "accountants": dict(spent.accountants),
+        "relation": totals.ZERO_OUT,
+        "caveats": list(spent.caveats),
         "runs_whose_weights_are_not_covered": spent.uncovered,
         "budget": None
         if spent.budget is None
@@ -359,12 +370,19 @@ def summary(spent: Spent) -> dict[str, Any]:
 
 def describe(spent: Spent) -> list[str]:
     """A total in sentences for a person."""
-    at = f"at delta = {spent.delta:g}"
+
+
+    def total(epsilon: float, kind: str) -> str:
+        by = spent.accountants[kind]
+        return f"epsilon = {epsilon:.4g} at delta = {spent.delta:g} ({by or 'no runs'})"
+
     lines = [
         f"{spent.data}: {spent.runs} run{'s' if spent.runs != 1 else ''}",
-        f"  covering released weights: epsilon = {spent.weights:.4g} {at}",
-        f"  covering draws only:       epsilon = {spent.draws:.4g} {at}",
-        f"  all runs together:         epsilon = {spent.together:.4g} {at}",
+        f"  covering released weights: {total(spent.weights, WEIGHTS)}",
+        f"  covering draws only:       {total(spent.draws, DRAWS)}",
+        f"  all runs together:         {total(spent.together, 'together')}",
+        f"  relation: {totals.ZERO_OUT}",
+        *(f"  {caveat}" for caveat in spent.caveats),
     ]
     if spent.uncovered:
         lines.append(f"  no figure covers the released weights of {spent.uncovered} of them")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from simplexdp.accounting.accountants import (
     ACCOUNTANTS,
+    DOMINANCE_PROVED,
+    DOMINANCE_VERIFIED,
     POISSON,
+    SECRET_BATCHES,
     SEPARATE,
     THROUGH_DRAWS,
     Accountant,
@@ -20,7 +23,10 @@ from simplexdp.accounting.renyi import Cost
 
 __all__ = [
     "ACCOUNTANTS",
+    "DOMINANCE_PROVED",
+    "DOMINANCE_VERIFIED",
     "POISSON",
+    "SECRET_BATCHES",
     "SEPARATE",
     "THROUGH_DRAWS",
     "Accountant",

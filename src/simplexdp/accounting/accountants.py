@@ -34,15 +34,20 @@ class Accountant:
             self.proved_from_alpha is not None and alpha >= self.proved_from_alpha
         )
 
+    def assumptions_at(self, alpha: float) -> tuple[str, ...]:
+        """The assumptions, with what is known of dominance at this α and not at others."""
+        known = DOMINANCE_PROVED if self.proved_at(alpha) else DOMINANCE_VERIFIED
+        return tuple(known if text == _DOMINANCE else text for text in self.assumptions)
+
 
 THROUGH_DRAWS = (
-    "Every update touches the private inputs only through earlier draws; back-propagation "
-    "through the raw input does not satisfy this, so the figure covers the draws and not the "
-    "released weights."
+    "Every update touches the private inputs only through earlier draws. Back-propagation through "
+    "the raw input breaks this: the next parameters then carry the input itself, so that replacing "
+    "it moves later draws by more than is charged. Where this is broken, as in Algorithm 1, the "
+    "figure is the paper's and bounds neither the later draws nor the weights."
 )
-POISSON = (
-    "Every record enters every batch independently with probability q; the batches stay secret."
-)
+POISSON = "Every record enters every batch independently with probability q."
+SECRET_BATCHES = "Which records each batch holds stays secret."
 _HIDDEN = (
     "Hidden participation: an unsampled record is not told apart from a sampled one by the "
     "absence of its draw."
@@ -53,9 +58,17 @@ SEPARATE = (
     "(no batch normalisation)."
 )
 _DOMINANCE = (
+    "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: for "
+    "alpha of at least 1/2 by a proof of this project's that is not yet peer reviewed "
+    "(docs/dominance.md); for a smaller alpha verified numerically and not proved."
+)
+DOMINANCE_PROVED = (
+    "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: a "
+    "proof by this project for alpha of at least 1/2, not yet peer reviewed (docs/dominance.md)."
+)
+DOMINANCE_VERIFIED = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: "
-    "proved in docs/dominance.md for alpha of at least 1/2; for a smaller alpha verified "
-    "numerically and not proved."
+    "verified numerically and not proved for alpha below 1/2 (docs/dominance.md)."
 )
 
 ACCOUNTANTS: dict[str, Accountant] = {
@@ -68,7 +81,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             "and needs a dummy draw from an absent record",
             source="the paper, Theorem 1: the RDP lemma, the Poisson subsampling bound of Zhu and "
             "Wang 2019, the conversion of Canonne, Kamath and Steinke 2020",
-            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE),
+            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
             proved=True,
             has_order=True,
         ),
@@ -78,7 +91,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             relation="as theorem1",
             source="docs/dominance.md: the vertex pair is the worst pair for orders up to α/r; "
             "subsampling and conversion as in Theorem 1",
-            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE),
+            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
             proved=True,
             has_order=True,
         ),
@@ -88,7 +101,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             relation="replace-input",
             source="the RDP lemma, mixed with the identity; the conversion of Canonne, Kamath and "
             "Steinke 2020",
-            assumptions=(THROUGH_DRAWS, _VISIBLE, SEPARATE),
+            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE),
             proved=True,
             has_order=True,
         ),
@@ -98,7 +111,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             relation="zero-out, where the null record and every absent record emit a dummy draw",
             source="docs/accounting.md: Beta(α+r, α) against Beta(α, α+r), Poisson-subsampled in "
             "both directions, composed by dp-accounting with pessimistic rounding",
-            assumptions=(THROUGH_DRAWS, POISSON, _HIDDEN, SEPARATE, _DOMINANCE),
+            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE, _DOMINANCE),
             proved=False,
             has_order=False,
             proved_from_alpha=0.5,
@@ -109,7 +122,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             relation="replace-input",
             source="docs/accounting.md: the vertex pair mixed with the identity, composed by "
             "dp-accounting with pessimistic rounding",
-            assumptions=(THROUGH_DRAWS, _VISIBLE, SEPARATE, _DOMINANCE),
+            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE, _DOMINANCE),
             proved=False,
             has_order=False,
             proved_from_alpha=0.5,

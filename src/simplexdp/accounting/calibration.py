@@ -112,7 +112,10 @@ def calibrate(
         r = _snap(within, r, alpha)
     cost = account(accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
     if cost.epsilon > epsilon:
-        raise ArithmeticError(f"r = {r} was seen within {epsilon} and then cost {cost.epsilon}")
+        raise ValueError(
+            f"the r found for epsilon = {epsilon:g} costs {cost.epsilon!r}, above it by rounding; "
+            "ask for a slightly smaller epsilon"
+        )
     return Calibration(r, cost.epsilon, cost.order)
 
 

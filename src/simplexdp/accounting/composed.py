@@ -1,8 +1,8 @@
 """What do T steps cost by privacy loss distribution?
 
-Every figure is pessimistic at each rounding and truncation. Truncation may take a thousandth of δ
-in each of two places, the rounding of the Fourier transform is allowed for by a bound, and all of
-it is charged against δ. Where they exceed a tenth of δ the figure is refused.
+Every figure is pessimistic at each rounding to the grid and each truncation. Truncation may take a
+thousandth of δ in each of two places; what floating point may have moved is estimated on the safe
+side (rounding.py) and set aside from δ. Where that exceeds a tenth of δ the figure is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from simplexdp.accounting import loss_distribution as one
+from simplexdp.accounting import rounding
 from simplexdp.accounting.renyi import Cost
 
 HIDDEN, VISIBLE = "hidden", "visible"
@@ -103,25 +104,9 @@ def step_distribution(step: Step, interval: float, low: float, high: float) -> A
     )
 
 
-def rounding_allowance(steps: int, length: int, peak: float) -> float:
-    """What the Fourier transform's rounding may have moved in any sum of masses.
-
-    Every coefficient of the transform carries an error of at most about eps·log2(n), its T-th
-    power T times as much; a mass is the mean of n coefficients, whose absolute values sum to
-    about n times the largest mass; and at most n masses are summed.
-    """
-    unit = float(np.finfo(np.float64).eps)
-    return steps * unit * math.log2(max(length, 2)) * max(1.0, length * peak)
-
-
-def check_allowance(allowance: float, delta: float, steps: int) -> None:
-    """Refuse a figure whose rounding may take more than a tenth of δ."""
-    if allowance > delta / 10.0:
-        raise ValueError(
-            f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
-            f"may move {allowance:.1g}, more than a tenth of it; use accountant exact or visible, "
-            "a larger delta or fewer steps"
-        )
+def masses_of(pmf: Any) -> one.Array:
+    """The finite masses of one of dp-accounting's distributions."""
+    return np.asarray(pmf.to_dense_pmf()._probs, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -134,17 +119,16 @@ class _Composed:
 
 
 def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: bool) -> _Composed:
+    rounding.check(rounding.least(steps), delta, steps)
     interval, low, high = grid(step, steps, delta, per_deviation)
-    check_allowance(rounding_allowance(steps, int((high - low) / interval), 0.0), delta, steps)
     singles = step_pmfs(step, interval, low, high, up)
     tail = _SHARE * delta
     pmfs = tuple(pmf.self_compose(steps, tail) for pmf in singles)
-    weight = step.sample_rate if step.participation == VISIBLE else 1.0
-    spread = math.sqrt(steps * weight) * interval * per_deviation
-    idle = (1.0 - weight) ** steps if weight < 1.0 else 0.0
-    peak = min(1.0, interval / (2.5 * spread) + idle)
-    allowance = max(rounding_allowance(steps, pmf.size, peak) for pmf in pmfs)
-    check_allowance(allowance, delta, steps)
+    allowance = rounding.incomplete_beta(steps, step.alpha) + max(
+        rounding.self_composition(steps, masses_of(pmf), single.size)
+        for pmf, single in zip(pmfs, singles, strict=True)
+    )
+    rounding.check(allowance, delta, steps)
     return _Composed(pmfs, allowance, tail)
 
 
@@ -222,8 +206,9 @@ def pld(
 
     Formal guarantee
         As `theorem1`, under the same assumptions, for α ≥ ½: the vertex pair then dominates every
-        pair of softmax outputs in every hockey-stick divergence. For α < ½ dominance is verified
-        numerically and not proved. Source: docs/dominance.md.
+        pair of softmax outputs in every hockey-stick divergence, by a proof of this project's that
+        is not yet peer reviewed. For α < ½ dominance is verified numerically and not proved.
+        What floating point may have moved is an estimate (rounding.py). Source: docs/dominance.md.
     """
     return _cost(HIDDEN, r, alpha, sample_rate, steps, delta, target)
 

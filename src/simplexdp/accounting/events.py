@@ -19,17 +19,25 @@ import dp_accounting
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
+from simplexdp.accounting import rounding
 from simplexdp.accounting.composed import (
     HIDDEN,
     VISIBLE,
     Step,
-    check_allowance,
     grid,
-    rounding_allowance,
+    masses_of,
     step_distribution,
 )
 from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
 from simplexdp.accounting.loss_distribution import loss_range
+
+
+_CONTAINERS = (
+    dp_accounting.SelfComposedDpEvent,
+    dp_accounting.ComposedDpEvent,
+    dp_accounting.NoOpDpEvent,
+    dp_accounting.NonPrivateDpEvent,
+)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -100,8 +108,10 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         The figure bounds the composition of all events under the neighbouring relation. For
         Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
         means that the null record emits the draw of some fixed softmax output, and dominance of
-        the vertex pair is proved for α ≥ ½ and verified numerically below (docs/dominance.md).
-        Every rounding and truncation is pessimistic.
+        the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
+        verified numerically below (docs/dominance.md). Every rounding to the grid and truncation
+        is pessimistic; what floating point may have moved is estimated (rounding.py) and set
+        aside from δ, and a figure is refused where that is more than a tenth of δ.
     """
 
     _pld: Any
@@ -116,15 +126,20 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         check_delta(delta)
         self._smallest_delta = delta
         self._interval = value_discretization_interval
+        self._allowance = 0.0
+        self._steps = 0
 
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
         step = _step_of(event)
         if step is None:
-            return super()._maybe_compose(event, count, do_compose)
+            return self._maybe_compose_other(event, count, do_compose)
         reason = _refusal(step, self.neighboring_relation)
         if reason is not None:
             return self.CompositionErrorDetails(invalid_event=event, error_message=reason)
         if do_compose and step.sample_rate > 0:
+            rounding.check(
+                self._allowance + rounding.least(count), self._smallest_delta, self._steps + count
+            )
             tail = 1e-3 * self._smallest_delta
             low, high = loss_range(
                 tail / count,
@@ -133,17 +148,50 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
                 step.alpha,
             )
             single = step_distribution(step, self._interval, low, high)
-            self._pld = self._pld.compose(single.self_compose(count, tail), tail)
+            self._allowance += rounding.incomplete_beta(count, step.alpha)
+            self._add(single.self_compose(count, tail), count, single._pmf_remove.size, tail)
         return None
 
+    def _maybe_compose_other(self, event: Any, count: int, do_compose: bool) -> Any:
+        """An event of dp-accounting's own, composed apart so that its rounding can be seen."""
+        if not do_compose or isinstance(event, _CONTAINERS):
+            return super()._maybe_compose(event, count, do_compose)
+        alone = PLDAccountant(self.neighboring_relation, self._interval)
+        alone.compose(event, count)
+        if math.isinf(alone.get_epsilon(0.5)):
+            self._contains_non_dp_event = True
+            return None
+        # Full-batch Gaussian steps are one Gaussian in closed form, not a transform.
+        steps = 1 if isinstance(event, dp_accounting.GaussianDpEvent) else count
+        self._add(alone._pld, steps, 0, 0.0)
+        return None
+
+    def _add(self, new: Any, steps: int, length: int, tail: float) -> None:
+        """Compose T steps' distribution with the rest, and set aside what rounding may move."""
+        self._allowance += max(
+            rounding.self_composition(steps, masses_of(pmf), length)
+            + rounding.composition(masses_of(pmf), masses_of(rest))
+            for pmf, rest in (
+                (new._pmf_remove, self._pld._pmf_remove),
+                (new._pmf_add, self._pld._pmf_add),
+            )
+        )
+        self._steps += steps
+        self._pld = self._pld.compose(new, tail)
+
     def get_epsilon(self, target_delta: float) -> float:
-        """ε at this δ; refused below the δ the accountant was made for."""
+        """ε at this δ less the allowance; refused below the δ the accountant was made for."""
         if target_delta < self._smallest_delta:
             raise ValueError(
                 f"this accountant was made for delta of at least {self._smallest_delta:g}, "
                 f"got {target_delta:g}; make one with a smaller delta"
             )
-        return float(super().get_epsilon(target_delta))
+        rounding.check(self._allowance, target_delta, self._steps)
+        return float(super().get_epsilon(target_delta - self._allowance))
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """δ at this ε, the allowance added."""
+        return min(1.0, float(super().get_delta(target_epsilon)) + self._allowance)
 
 
 def suggested_interval(events: list[Any], delta: float) -> float:
@@ -159,34 +207,21 @@ def suggested_interval(events: list[Any], delta: float) -> float:
     return max(min(intervals), 2e-6)
 
 
-def _steps_of(event: Any) -> int:
-    """How many steps an event composes numerically; full-batch Gaussian steps count once."""
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        inner = _steps_of(event.event)
-        single = isinstance(event.event, dp_accounting.GaussianDpEvent)
-        return inner if single else inner * int(event.count)
-    return 1
-
-
 def compose_epsilon(events: list[Any], delta: float) -> float:
     """ε of all the events together under zero-out, by `SimplexAccountant`.
 
     Formal guarantee
-        That of `SimplexAccountant`; what the Fourier transform's rounding may move is charged
-        against δ, and refused where it is more than a tenth of it.
+        That of `SimplexAccountant`.
     """
     check_delta(delta)
     if not events:
         return 0.0
-    steps = sum(_steps_of(event) for event in events)
-    allowance = rounding_allowance(steps, 1 << 20, 50.0 / (1 << 20))
-    check_allowance(allowance, delta, steps)
     accountant = SimplexAccountant(
-        value_discretization_interval=suggested_interval(events, delta), delta=0.9 * delta
+        value_discretization_interval=suggested_interval(events, delta), delta=delta
     )
     for event in events:
         accountant.compose(event)
-    epsilon = float(accountant.get_epsilon(delta - allowance))
+    epsilon = float(accountant.get_epsilon(delta))
     if math.isnan(epsilon):
         raise ValueError("the composition could not be computed; check the ledger's events")
     return epsilon

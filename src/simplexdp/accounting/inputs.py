@@ -18,12 +18,21 @@ def check_r(r: float, alpha: float) -> None:
         raise ValueError(f"r must lie strictly between 0 and alpha = {alpha}, got {r}")
 
 
+SMALLEST_SAMPLE_RATE = 1e-12
+"""Below this the figures have not been tested; no data set is that large."""
+
+
 def check_schedule(sample_rate: float, steps: int) -> None:
     """Refuse a sampling rate outside (0, 1) and fewer than one step."""
     if not (math.isfinite(sample_rate) and 0 < sample_rate < 1):
         raise ValueError(
             f"the sampling rate must lie strictly between 0 and 1, got {sample_rate}; "
             "it is the expected batch size over the number of records"
+        )
+    if sample_rate < SMALLEST_SAMPLE_RATE:
+        raise ValueError(
+            f"the sampling rate must be at least {SMALLEST_SAMPLE_RATE:g}, got {sample_rate:g}: "
+            "no figure has been tested below; use a larger batch"
         )
     if not (math.isfinite(steps) and steps >= 1 and steps == int(steps)):
         raise ValueError(f"steps must be a whole number of at least 1, got {steps}")

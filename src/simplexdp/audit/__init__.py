@@ -11,6 +11,7 @@ one_run, membership and reconstruct (the attacks), attacks (one result in one fo
 from __future__ import annotations
 
 from .attacks import ATTACKS, attach, run
+from .pictures import pictures
 from .table import as_text, place, table, to_markdown
 
-__all__ = ["ATTACKS", "as_text", "attach", "place", "run", "table", "to_markdown"]
+__all__ = ["ATTACKS", "as_text", "attach", "pictures", "place", "run", "table", "to_markdown"]

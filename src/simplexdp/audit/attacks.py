@@ -205,7 +205,7 @@ def _membership(job: Job, advance: Advance) -> dict[str, Any]:
 
 def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
     settings = job.settings
-    if settings.model is None and settings.method != "certified":
+    if settings.model is None and settings.method not in schedules.ON_FEATURES:
         settings = dataclasses.replace(settings, model="mlp")
     found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
     advance()

@@ -23,7 +23,7 @@ from torch import nn
 
 from .. import data, sampling
 from ..settings import Settings
-from . import crafting, shadow
+from . import crafting, schedules, shadow
 
 Array = npt.NDArray[np.float64]
 
@@ -100,8 +100,8 @@ def attack(
             "the reconstruction needs a linear first layer; give --model mlp or logistic"
         )
     weight = _change(before.weight, after.weight)
-    if settings.method == "certified":
-        # Its bias is the public class shares, so the rows of the weights are what there is.
+    if settings.method in schedules.ON_FEATURES:
+        # The bias is no sum over records, so the rows of the weights are what there is.
         found = stretched(weight)
     else:
         bias = _change(before.bias, after.bias)
@@ -124,11 +124,11 @@ def _one_batch(
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
     single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
-    if settings.method == "certified":
+    if settings.method in schedules.ON_FEATURES:
         kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
         small = dataclasses.replace(small, train=kept)
         single = dataclasses.replace(
-            single, batch_size=None, options={"features": "columns", **settings.options}
+            single, batch_size=None, options={**schedules.COLUMNS, **settings.options}
         )
         return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
     while True:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .. import data, methods
+from ..methods.certified import FeatureLinear
 from ..methods.outcome import model_for
 from ..settings import Settings
 from ..statement import Statement
@@ -45,8 +46,8 @@ def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     )
     outcome = methods.method(settings.method)(settings, dataset, None)
     final = outcome.model.eval()
-    if settings.method == "certified":
-        # Noisy descent starts at zero weights.
+    if isinstance(final, FeatureLinear):
+        # Linear on fixed features: training starts at zero weights.
         initial = copy.deepcopy(final)
         with torch.no_grad():
             for parameter in initial.parameters():
