@@ -48,6 +48,46 @@ def test_totals_are_kept_apart(book):
     assert book.data_sets() == ["digits", "other"]
 
 
+def test_a_total_says_what_it_rests_on(book):
+    run = {"r": 0.9, "alpha": 3.0, "sample_rate": 0.1, "steps": 5}
+    book.reserve("d", "certified", ledger.gaussian(5.0), "a", "weights")
+    spent = book.spent("d", 1e-5)
+    text = "\n".join(ledger.describe(spent))
+    assert "exact composition of Gaussian" in text
+    assert "zero-out" in text
+    assert "not the sum" in text
+    assert "hidden participation" not in text
+    assert "dominates" not in text
+    book.reserve("d", "dirichlet", ledger.dirichlet(**run), "b", "draws")
+    spent = book.spent("d", 1e-5)
+    text = "\n".join(ledger.describe(spent))
+    assert "composition of privacy loss distributions" in text
+    assert "hidden participation is assumed" in text
+    assert "not yet peer reviewed" in text
+    assert "charged at its pld figure" in text
+    record = ledger.summary(spent)
+    assert record["accountants"]["weights"].startswith("exact composition")
+    assert record["accountants"]["draws"] == "composition of privacy loss distributions"
+    assert record["relation"].startswith("zero-out")
+    small = {**run, "alpha": 0.49, "r": 0.4}
+    book.reserve("d", "dirichlet", ledger.dirichlet(**small, participation="visible"), "c", "draws")
+    assert any("not proved" in line for line in book.spent("d", 1e-5).caveats)
+
+
+def test_a_total_is_never_printed_below_itself(book):
+    book.reserve("d", "certified", ledger.gaussian(5.0), "a", "weights")
+    spent = book.spent("d", 1e-5)
+    shown = float(ledger.describe(spent)[1].split("epsilon = ")[1].split()[0])
+    assert spent.weights <= shown <= 1.001 * spent.weights
+
+
+def test_a_delta_below_the_rounding_is_refused(book):
+    run = {"r": 0.5, "alpha": 3.0, "sample_rate": 0.01, "steps": 2000}
+    book.reserve("d", "dirichlet", ledger.dirichlet(**run), "a", "draws")
+    with pytest.raises(ValueError, match="too small for the pld"):
+        book.spent("d", 1e-11)
+
+
 def test_the_run_that_would_exceed_the_budget_is_refused_and_not_written(book):
     book.set_budget("digits", 1.0, 1e-5)
     event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice

@@ -27,6 +27,7 @@ from typing import Any, TextIO
 from simplexdp.accounting import totals
 from simplexdp.accounting.gaussian import composed_mu, gaussian_epsilon
 from simplexdp.accounting.inputs import check_delta, check_epsilon, check_r, check_schedule
+from simplexdp.statement import rounded_up
 
 WEIGHTS, DRAWS, NOTHING = "weights", "draws", "nothing"
 Event = dict[str, Any]
@@ -254,9 +255,9 @@ class Ledger:
         if total > epsilon:
             before = compose(past, delta)
             raise BudgetExceeded(
-                f"this run would take {data} to epsilon = {total:.4g} at delta = {delta:g}, above "
-                f"its budget of {epsilon:g} ({before:.4g} is spent): plan a smaller epsilon or "
-                "fewer steps; the run has not started"
+                f"this run would take {data} to epsilon = {rounded_up(total)} at delta = "
+                f"{delta:g}, above its budget of {epsilon:g} ({rounded_up(before)} is spent): "
+                "plan a smaller epsilon or fewer steps; the run has not started"
             )
 
     @contextmanager
@@ -371,10 +372,9 @@ def summary(spent: Spent) -> dict[str, Any]:
 def describe(spent: Spent) -> list[str]:
     """A total in sentences for a person."""
 
-
     def total(epsilon: float, kind: str) -> str:
         by = spent.accountants[kind]
-        return f"epsilon = {epsilon:.4g} at delta = {spent.delta:g} ({by or 'no runs'})"
+        return f"epsilon = {rounded_up(epsilon)} at delta = {spent.delta:g} ({by or 'no runs'})"
 
     lines = [
         f"{spent.data}: {spent.runs} run{'s' if spent.runs != 1 else ''}",

@@ -156,3 +156,17 @@ def test_r_outside_its_range(name, r):
 def test_an_unknown_accountant_lists_the_names():
     with pytest.raises(ValueError, match="theorem1"):
         account("prv", r=0.1, alpha=3.0, sample_rate=0.1, steps=10, delta=1e-5)
+
+
+@pytest.mark.parametrize("rate", [1e-13, 1e-150, 5e-324])
+def test_a_sampling_rate_below_the_tested_range_is_refused(rate):
+    for name in ACCOUNTANTS:
+        with pytest.raises(ValueError, match="at least 1e-12"):
+            account(name, r=0.2, alpha=3.0, sample_rate=rate, steps=10, delta=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["theorem1", "exact", "visible"])
+def test_the_smallest_sampling_rate_gives_a_figure_without_a_warning(name):
+    cost = account(name, r=0.2, alpha=3.0, sample_rate=1e-12, steps=10, delta=1e-5)
+    assert 0.0 <= cost.epsilon < 1.0

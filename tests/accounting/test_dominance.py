@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
-from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.accounting import (
+    ACCOUNTANTS,
+    DOMINANCE_PROVED,
+    DOMINANCE_VERIFIED,
+    POISSON,
+    SECRET_BATCHES,
+    THROUGH_DRAWS,
+)
 
 
 def below(logit, a, b):
@@ -165,11 +172,92 @@ def test_the_block_lemma_stops_at_small_alpha():
     assert split - r * math.log(2) < merged
 
 
+def gamma_curve(a, b, r, alpha, levels):
+    """H_γ of two draws for any number of classes, to about 1e-11.
+
+    log L = Σ r(a_k − b_k) log G_k + constant is a sum of independent terms whose characteristic
+    functions are ratios of gamma functions; both tails follow by the formula of Gil-Pelaez, whose
+    integrand falls exponentially.
+    """
+    a, b = np.array(a, float), np.array(b, float)
+    w = r * (a - b)
+    x = levels - np.sum(special.gammaln(alpha + r * b) - special.gammaln(alpha + r * a))
+    reach = 2 * r * (36 / alpha + 10) + np.abs(x).max()
+    h = 2 * math.pi / (2.2 * reach)
+    s = (np.arange(int(32 / np.abs(w).sum() / h) + 50) + 0.5) * h
+    tails = []
+    for c in (alpha + r * a, alpha + r * b):
+        log_phi = sum(
+            special.loggamma(ck + 1j * s * wk) - special.loggamma(ck)
+            for ck, wk in zip(c, w, strict=True)
+        )
+        wave = np.exp(log_phi - 1j * s * x[:, None]).imag
+        tails.append(0.5 + (wave / s).sum(axis=1) * h / math.pi)
+    return tails[0] - np.exp(levels) * tails[1]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 0.5, 3.0])
+@pytest.mark.parametrize("ratio", [0.3, 0.99])
+def test_no_pair_of_many_classes_beats_the_vertices(alpha, ratio):
+    """Both directions and γ on both sides of 1; Poisson subsampling by its closed form."""
+    rng = np.random.default_rng(7)
+    r = ratio * alpha
+    levels = np.linspace(-3, 3, 9) * r / min(alpha, 1.0)
+    worst = np.array([vertex_curve(level, r, alpha) for level in levels])
+    assert gamma_curve([1, 0, 0], [0, 1, 0], r, alpha, levels) == pytest.approx(worst, abs=1e-10)
+    pairs = [
+        ([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]),
+        ([0.999, 0.001, 0, 0], [0, 0, 0.001, 0.999]),
+        ([0.5, 0.5, 0], [0, 0, 1]),
+        (rng.dirichlet([0.3] * 10), rng.dirichlet([0.3] * 10)),
+    ]
+    for a, b in pairs:
+        for upper, lower in ((a, b), (b, a)):
+            excess = gamma_curve(upper, lower, r, alpha, levels) - worst
+            assert excess.max() <= 1e-10
+
+
+@settings(max_examples=30, deadline=None)
+@given(alpha=alphas, strength=strengths, q=st.floats(0.01, 0.99), level=st.floats(-2, 2))
+def test_subsampling_shifts_the_curve(alpha, strength, q, level):
+    """H of ((1−q)Q + qP, Q) and of its reverse from the curve of (P, Q), against quadrature."""
+    r = min(alpha, 3.0) * min(strength, 1.0)
+    gamma = math.exp(level * r / min(alpha, 1.0))
+    tau = np.linspace(-1, 1, 4001) * math.asinh(45 / min(alpha, 1.0))
+    x, weight = np.sinh(tau), np.cosh(tau) * (tau[1] - tau[0])
+    p, base = (
+        np.exp(c * special.log_expit(x) + d * special.log_expit(-x) - special.betaln(c, d)) * weight
+        for c, d in ((alpha + r, alpha), (alpha, alpha + r))
+    )
+    mixed = (1 - q) * base + q * p
+
+    def removed(g):
+        inner = (g - 1 + q) / q
+        return q * vertex_curve(math.log(inner), r, alpha) if inner > 0 else 1 - g
+
+    remove = np.maximum(mixed - gamma * base, 0).sum()
+    add = np.maximum(base - gamma * mixed, 0).sum()
+    assert remove == pytest.approx(removed(gamma), abs=2e-5)
+    assert add == pytest.approx(gamma * removed(1 / gamma) + 1 - gamma, abs=2e-5)
+
+
 def test_the_accountants_say_from_which_alpha_they_are_proved():
     for name in ("pld", "visible-pld"):
         record = ACCOUNTANTS[name]
         assert record.proved_at(0.5)
         assert not record.proved_at(0.49)
         assert not record.proved
-        assert any("verified numerically and not proved" in text for text in record.assumptions)
+        assert DOMINANCE_PROVED in record.assumptions_at(0.5)
+        assert DOMINANCE_VERIFIED not in record.assumptions_at(0.5)
+        assert DOMINANCE_VERIFIED in record.assumptions_at(0.49)
+        assert DOMINANCE_PROVED not in record.assumptions_at(0.49)
+        assert len(record.assumptions_at(3.0)) == len(record.assumptions)
     assert ACCOUNTANTS["exact"].proved_at(0.01)
+    assert ACCOUNTANTS["exact"].assumptions_at(0.01) == ACCOUNTANTS["exact"].assumptions
+
+
+def test_only_hidden_participation_needs_secret_batches():
+    for name, record in ACCOUNTANTS.items():
+        assert POISSON in record.assumptions
+        assert THROUGH_DRAWS in record.assumptions
+        assert (SECRET_BATCHES in record.assumptions) == (not name.startswith("visible"))

@@ -79,3 +79,38 @@ def test_an_event_survives_its_named_tuple():
 def test_too_many_steps_for_delta_are_refused():
     with pytest.raises(ValueError, match="too small for the pld"):
         compose_epsilon([dirichlet_event(**RUN, steps=10**6)], 1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-10, 1e-13])
+def test_what_pld_refuses_for_rounding_the_ledger_refuses(delta):
+    run = {"r": 0.5, "alpha": 3.0, "sample_rate": 0.01, "steps": 2000}
+    for figure in (
+        lambda: account("pld", **run, delta=delta),
+        lambda: compose_epsilon([dirichlet_event(**run)], delta),
+    ):
+        with pytest.raises(ValueError, match="too small for the pld"):
+            figure()
+
+
+def test_rounding_is_set_aside_for_every_event_and_taken_from_delta():
+    accountant = SimplexAccountant(delta=1e-6)
+    seen = [0.0]
+    for event in (
+        dirichlet_event(**RUN, steps=100),
+        dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(2.0)), 100
+        ),
+        dp_accounting.GaussianDpEvent(20.0),
+    ):
+        accountant.compose(event)
+        seen.append(accountant._allowance)
+    assert seen == sorted(set(seen))
+    epsilon = accountant.get_epsilon(1e-6)
+    plain = accountant._pld.get_delta_for_epsilon(epsilon)
+    assert plain <= 1e-6 - 0.999 * seen[-1]
+    assert accountant.get_delta(epsilon) == pytest.approx(plain + seen[-1], rel=1e-12)
+
+
+def test_a_step_without_noise_is_infinite():
+    accountant = SimplexAccountant().compose(dp_accounting.GaussianDpEvent(0.0))
+    assert accountant.get_epsilon(1e-5) == float("inf")

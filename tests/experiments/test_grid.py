@@ -76,7 +76,7 @@ def test_a_run_of_the_command_line_finds_its_home():
     wanted = [c.settings for c in grid.experiment("fashion-mnist").cells]
     assert identity.cell(typed) in {identity.cell(settings) for settings in wanted}
     assert grid.home(dataclasses.replace(typed, steps=100)) == "fashion-mnist"
-    assert grid.home(Settings()) is None
+    assert grid.home(Settings(data="my.csv")) is None
     assert records.UNLISTED not in grid.names()
 
 

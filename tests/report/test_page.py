@@ -96,7 +96,7 @@ def test_it_loads_without_errors_and_draws(dom):
     assert rates.count("<svg") >= 2 + 9
     assert "in the place of the paper's CIFAR10" in rates
     assert section(html, "mechanism").count('class="line') == 4
-    assert "the draws only, not the weights" in section(html, "methods")
+    assert "at most the draws, not the weights" in section(html, "methods")
     audits = section(html, "audits")
     assert '<td class="number no">4.50</td>' in audits  # above the claim of 1
     assert '<td class="number yes">0.20</td>' in audits

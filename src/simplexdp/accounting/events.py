@@ -31,7 +31,6 @@ from simplexdp.accounting.composed import (
 from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
 from simplexdp.accounting.loss_distribution import loss_range
 
-
 _CONTAINERS = (
     dp_accounting.SelfComposedDpEvent,
     dp_accounting.ComposedDpEvent,

@@ -4,9 +4,9 @@ T steps are composed as inverse FFT(FFT(p)^T). With F the exact transform of len
 what the rounding moves in any sum of masses is at most the sum of all masses' errors, which by
 Cauchy-Schwarz and Parseval is at most the 2-norm of the error of G:
 
-- every coefficient of FFT(p) is a sum over at most log2(n) butterflies of masses that add to at
-  most one, so it is off by at most `_BUTTERFLY`·eps·log2(n), and its T-th power by T·|F|^(T−1) times
-  as much;
+- every coefficient of FFT(p) is a sum, over at most log2(n) butterflies, of masses that add to at
+  most one, so it is off by at most `_BUTTERFLY`·eps·log2(n), and its T-th power by T·|F|^(T−1)
+  times as much;
 - the power itself, exp(T·log F), is off by at most `_POWER`·T·eps·|F|^T;
 - the inverse transform is off by `_BUTTERFLY`·eps·log2(n) times the norm of G.
 

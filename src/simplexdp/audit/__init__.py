@@ -5,13 +5,14 @@
 
 Rooms: bounds (how large must ε be), claims (in which relation is the claim held), crafting (which
 inputs are planted), schedules (how much is trained), shadow (one attacked training), canary,
-one_run, membership and reconstruct (the attacks), attacks (one result in one form), table.
+one_run, membership and reconstruct (the attacks), attacks (one result in one form), tables,
+pictures.
 """
 
 from __future__ import annotations
 
 from .attacks import ATTACKS, attach, run
 from .pictures import pictures
-from .table import as_text, place, table, to_markdown
+from .tables import as_text, place, table, to_markdown
 
 __all__ = ["ATTACKS", "as_text", "attach", "pictures", "place", "run", "table", "to_markdown"]

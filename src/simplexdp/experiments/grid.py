@@ -71,11 +71,8 @@ def experiment(name: str) -> Experiment:
 
 def home(settings: Settings) -> str | None:
     """The experiment that a run belongs to, or None: the one that asks for it, or its data's."""
-    wanted = identity.cell(settings)
-    for found in _experiments().values():
-        if any(identity.cell(cell.settings) == wanted for cell in found.cells):
-            return found.name
-    return settings.data if settings.data in ACCURACY_TABLES else None
+    found = _homes().get(identity.cell(settings))
+    return found or (settings.data if settings.data in ACCURACY_TABLES else None)
 
 
 def epsilon_label(epsilon: float) -> str:
@@ -301,6 +298,11 @@ def _certified() -> Experiment:
         tuple(cells),
         ("The paper's column is the best DP-SGD figure that it prints for that budget.",),
     )
+
+
+@cache
+def _homes() -> dict[str, str]:
+    return {identity.cell(c.settings): e.name for e in _experiments().values() for c in e.cells}
 
 
 @cache

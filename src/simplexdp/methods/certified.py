@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -34,23 +35,29 @@ RULE_NOTE = (
 class FeatureLinear(nn.Module):
     """The released model: fixed features, then one linear layer."""
 
-    def __init__(self, feature_map: features.FeatureMap, classes: int, image: bool) -> None:
+    def __init__(self, feature_map: features.FeatureMap, classes: int, pixels: bool) -> None:
         super().__init__()
         self.feature_map = feature_map
-        self.image = image
+        self.pixels = pixels
         self.linear = nn.Linear(feature_map.width, classes)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Logits for inputs as ``data.to_model_input`` gives them."""
-        # Images come scaled to [-1, 1]; the features are those of pixels in [0, 1].
-        raw = inputs * 0.5 + 0.5 if self.image else inputs
+        # uint8 pixels come scaled to [-1, 1]; the features are those of pixels in [0, 1].
+        raw = inputs * 0.5 + 0.5 if self.pixels else inputs
         logits: torch.Tensor = self.linear(self.feature_map.apply(raw))
         return logits
 
 
-def build_model(name: str, input_shape: tuple[int, ...], classes: int) -> FeatureLinear:
+def build_model(name: str, dataset: data.Dataset) -> FeatureLinear:
     """An untrained model of this feature map, into which a run's weights can be loaded."""
-    return FeatureLinear(features.build(name, input_shape), classes, len(input_shape) == 3)
+    feature_map = features.build(name, dataset.input_shape)
+    return FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
+
+
+def has_pixels(dataset: data.Dataset) -> bool:
+    """Whether inputs are stored as uint8, which ``data.to_model_input`` scales."""
+    return dataset.train.inputs.dtype == np.uint8
 
 
 def train(
@@ -69,7 +76,7 @@ def train(
         **options,
     )
     cost = linear.spending(settings.epsilon, settings.delta, rule)
-    model = build_model(name, dataset.input_shape, dataset.classes)
+    model = build_model(name, dataset)
     feature_map = model.feature_map
     rows = features.compute(dataset.train.inputs, feature_map)
     test = features.compute(dataset.test.inputs, feature_map)

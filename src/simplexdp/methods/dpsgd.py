@@ -62,21 +62,27 @@ def epsilon_of(
 def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
     """A noise multiplier within the budget, and above 99 % of it, and what it costs."""
     error = min(0.1, max(1e-3, 0.002 * epsilon))
-    sigma, low, high = 1.0, 0.0, math.inf
+    target = math.log(0.995 * epsilon)
+    sigma = 1.0
+    below: tuple[float, float] | None = None  # log σ and log ε of too little noise,
+    above: tuple[float, float] | None = None  # and of too much
     for _ in range(60):
         cost = epsilon_of(sigma, sample_rate, steps, delta, error)
         if 0.99 * epsilon <= cost <= epsilon:
             return sigma, cost
-        low, high = (sigma, high) if cost > epsilon else (low, sigma)
-        # ε falls about like 1/σ; a guess outside the bracket is replaced by its middle.
-        guess = sigma * cost / (0.995 * epsilon)
-        if not low < guess < high:
-            guess = (low + high) / 2.0 if math.isfinite(high) else 2.0 * low
-        sigma = guess
-        if sigma > 2**16:
+        point = (math.log(sigma), math.log(cost))
+        below, above = (point, above) if cost > epsilon else (below, point)
+        if below is None or above is None:
+            sigma *= 2.0 if above is None else 0.5
+        else:
+            # Straight between the two in logarithms, and never at the very ends.
+            part = (below[1] - target) / (below[1] - above[1])
+            part = min(0.95, max(0.05, part))
+            sigma = math.exp(below[0] + part * (above[0] - below[0]))
+        if not 2.0**-7 < sigma < 2.0**16:
             break
     raise ValueError(
-        f"epsilon = {epsilon:g} is too small for {steps} steps; take fewer steps or a larger epsilon"
+        f"no noise gives epsilon = {epsilon:g} for {steps} steps; change the steps or the budget"
     )
 
 

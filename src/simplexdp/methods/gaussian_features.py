@@ -1,50 +1,48 @@
 """Features with Gaussian noise, after the idea of Monir and Ghinita (2024).
 
 Two forms. ``fixed`` (the default): features are a fixed map of each record, clipped, and noise is
-added to them once; whatever is trained above the noise sees nothing else of the inputs. ``trained``:
-a network is cut at its last layer, its features are clipped and noised in every step, and what is
-below the noise is trained by back-propagation too. Of the published method only the idea is known
-here; this is not a reproduction of it.
+added to them once; whatever is trained above the noise sees nothing else of the inputs.
+``trained``: the noise is added to a network's last features in every step, and what is below it
+trains too. Of the published method only the idea is known here; this is no reproduction of it.
 
 Formal guarantee
-    fixed: each record's noised features are a Gaussian release of sensitivity 2·clip under
-    replace-input (clip under zero-out) with noise σ·clip; all that follows is post-processing, so
-    the weights are (ε, δ)-private, exactly (Balle and Wang, 2018). The head may train as long as it
-    likes.
-    trained: no guarantee for the weights. Gradients below the noise are products of a noised factor
-    and of raw inputs, as in Algorithm 1. The figure covers the noised features alone, if no gradient
-    ran below them.
-    Assumption of both: labels are public.
+    fixed: every record's features, clipped to norm ``clip``, are released once with noise σ·clip.
+    That is a Gaussian mechanism of μ = 1/σ under zero-out and 2/σ under replace-input; all that
+    follows is post-processing, however long the head trains, so its weights are (ε, δ)-private,
+    exactly (Balle and Wang, 2018). A record's noised features depend on no other record, so the
+    release could be made on the person's own machine.
+    trained: nothing for the weights; see ``trained_features``.
+    Assumptions: labels are public; those of ``noise`` and ``exact_sums.quantize``.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import data, distributed, features, ledger, noise, progress, sampling, training
+from .. import data, distributed, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import WEIGHTS_NOT_COVERED, Assumption, Statement, common_assumptions
-from .certified import BUILT_IN, FeatureLinear, build_model, noise_bits
-from .exact_sums import ROW_UNIT, quantize
-from .outcome import Outcome, refuse_options, reserve, seed_of, steps_of
-from .trained_features import train_below
+from ..statement import Assumption, Statement, common_assumptions
+from .certified import BUILT_IN, FeatureLinear, has_pixels, noise_bits
+from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
+from .outcome import Outcome, refuse_options, reserve
 
 OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip")
 FORMS = ("fixed", "trained")
-# A public random projection: noise is added to every coordinate, so few of them are kept.
+# Noise falls on every coordinate: a public random projection keeps few of them.
 DIMENSIONS = 128
 PROJECTION_SEED = 20240801
+PENALTY = 1.0
+CLIP = 1.01
 SENSITIVITY = {"zero-out": 1.0, "replace-input": 2.0}
+Floats = NDArray[np.float64]
 
 
 def train(
@@ -56,5 +54,181 @@ def train(
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r} of gaussian-features; use {' or '.join(FORMS)}")
     if form == "trained":
+        from .trained_features import train_below
+
         return train_below(settings, dataset, run, show_progress)
     return _train_fixed(settings, dataset, run)
+
+
+def projection(width: int, dimensions: int) -> torch.Tensor:
+    """A public random map to fewer coordinates with orthonormal columns: norms never grow."""
+    rng = np.random.default_rng(PROJECTION_SEED)
+    basis, _ = np.linalg.qr(rng.standard_normal((width, min(width, dimensions))))
+    return torch.from_numpy(basis).float()
+
+
+def noised(
+    rows: NDArray[Any], basis: torch.Tensor, clip: float, sigma: float, bits: noise.Bits
+) -> Floats:
+    """Projected rows of norm ≤ clip, each released once with noise sigma·clip."""
+    out = np.empty((len(rows), basis.shape[1]))
+    for index, block in enumerate(blocks(rows)):
+        # The projection shortens rows to about √(kept/width); they are brought back to norm 1.
+        short = functional.normalize(block @ basis, dim=1)
+        whole = quantize(short, clip).integers.numpy().astype(np.int64)
+        released = noise.release(whole, sigma * clip / ROW_UNIT, bits)
+        out[index * STRIDE : index * STRIDE + len(block)] = released * ROW_UNIT
+    return out
+
+
+def head(
+    rows: Floats, labels: NDArray[np.int64], classes: int, noise_variance: float, penalty: float
+) -> tuple[Floats, Floats]:
+    """Linear discriminants from noised rows: post-processing, with the noise taken out of Σ.
+
+    The second moment of noised rows is that of the rows plus noise_variance·I, which is known and
+    subtracted; eigenvalues are floored at the size of the estimate's own error.
+    """
+    counts = np.bincount(labels, minlength=classes)
+    means = np.zeros((classes, rows.shape[1]))
+    np.add.at(means, labels, rows)
+    means /= np.maximum(counts, 1)[:, None]
+    centred = rows - means[labels]
+    values, axes = np.linalg.eigh(
+        centred.T @ centred / len(rows) - noise_variance * np.eye(rows.shape[1])
+    )
+    error = noise_variance * np.sqrt(rows.shape[1] / len(rows))
+    inverse = (axes / np.maximum(values, penalty * error + 1e-6)) @ axes.T
+    weights = inverse @ means.T
+    # Labels are public, and so are the shares of the classes.
+    prior = np.log((counts + 1.0) / (counts + 1.0).sum())
+    return weights, -0.5 * np.einsum("cd,dc->c", means, weights) + prior
+
+
+def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | None) -> Outcome:
+    began = time.monotonic()
+    for given, name in ((settings.model, "--model"), (settings.batch_size, "--batch-size")):
+        if given is not None:
+            raise ValueError(f"the fixed form of gaussian-features takes no {name}; leave it out")
+    if settings.augment or settings.steps is not None or settings.epochs is not None:
+        raise ValueError("the fixed form noises every record once: no augmentation and no steps")
+    if distributed.world() > 1:
+        raise ValueError("gaussian-features trains in one process; start it without torchrun")
+    options = settings.options
+    relation = str(options.get("relation", "zero-out"))
+    if relation not in SENSITIVITY:
+        raise ValueError(f"unknown relation {relation!r}; use {' or '.join(SENSITIVITY)}")
+    clip = float(options.get("clip", CLIP))
+    dimensions = int(options.get("dimensions", DIMENSIONS))
+    if not 0 < clip <= 64 or dimensions < 1:
+        raise ValueError(f"clip {clip} or dimensions {dimensions} is not positive")
+    sigma = SENSITIVITY[relation] / calibrate_mu(settings.epsilon, settings.delta)
+    feature_map = features.build(str(options.get("features", "auto")), dataset.input_shape)
+    basis = projection(feature_map.width, dimensions)
+    rows = features.compute(dataset.train.inputs, feature_map)
+    reserve(settings, run, ledger.gaussian(sigma / SENSITIVITY[relation]), ledger.WEIGHTS)
+    released = noised(rows, basis, clip, sigma, noise_bits(settings.seed))
+    weights, bias = head(
+        released,
+        dataset.train.labels,
+        dataset.classes,
+        (sigma * clip) ** 2,
+        float(options.get("penalty", PENALTY)),
+    )
+    model = ProjectedLinear(feature_map, basis, dataset.classes, has_pixels(dataset))
+    with torch.no_grad():
+        model.linear.weight.copy_(torch.from_numpy(weights.T))
+        model.linear.bias.copy_(torch.from_numpy(bias))
+
+    def accuracy(split: data.Split) -> float:
+        held = features.compute(split.inputs, feature_map)
+        with torch.no_grad():
+            found = [model.on_features(block).argmax(1).numpy() for block in blocks(held)]
+        return float((np.concatenate(found) == split.labels).mean())
+
+    mu = SENSITIVITY[relation] / sigma
+    return Outcome(
+        model=model,
+        model_name=f"{feature_map.name}+{basis.shape[1]}+linear",
+        statement=_statement(settings, dataset, feature_map, relation, mu, sigma, clip),
+        accuracy=accuracy(dataset.test),
+        validation_accuracy=None if dataset.validation is None else accuracy(dataset.validation),
+        steps=1,
+        seconds=time.monotonic() - began,
+        chosen={
+            "noise_multiplier": sigma,
+            "mu": mu,
+            "clip": clip,
+            "dimensions": basis.shape[1],
+            "relation": relation,
+            "parameters": int(weights.size + bias.size),
+        },
+    )
+
+
+class ProjectedLinear(FeatureLinear):
+    """Fixed features, a public projection to unit rows, and one linear layer."""
+
+    def __init__(
+        self, feature_map: features.FeatureMap, basis: torch.Tensor, classes: int, pixels: bool
+    ) -> None:
+        super().__init__(feature_map, classes, pixels)
+        self.linear = torch.nn.Linear(basis.shape[1], classes)
+        self.register_buffer("basis", basis.contiguous())
+
+    def on_features(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits of raw feature rows."""
+        short = functional.normalize(rows @ torch.as_tensor(self.basis), dim=1)
+        logits: torch.Tensor = self.linear(short)
+        return logits
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Logits for inputs as ``data.to_model_input`` gives them."""
+        raw = inputs * 0.5 + 0.5 if self.pixels else inputs
+        return self.on_features(self.feature_map.apply(raw))
+
+
+def _statement(
+    settings: Settings,
+    dataset: data.Dataset,
+    feature_map: features.FeatureMap,
+    relation: str,
+    mu: float,
+    sigma: float,
+    clip: float,
+) -> Statement:
+    return Statement(
+        method="gaussian-features (fixed features, noised once for each record)",
+        mechanism={
+            "name": "Gaussian",
+            "noise": noise.SAMPLER,
+            "noise_multiplier": sigma,
+            "mu": mu,
+            "clip": clip,
+            "features": feature_map.name,
+        },
+        epsilon=gaussian_epsilon(mu, settings.delta),
+        delta=settings.delta,
+        accountant="Gaussian, exact (Balle and Wang 2018)",
+        relation=relation,
+        sampling="none: every record is released once",
+        steps=1,
+        covers_draws=True,
+        covers_weights=True,
+        covers=("the noised features of every record", "the weights, trained on nothing else"),
+        does_not_cover=(
+            "Any use of the labels, the number of records or the class counts: these are public.",
+            "The cached features, which are as private as the inputs.",
+        ),
+        assumptions=(
+            Assumption(
+                "Features are a fixed function of one record, not fitted to the private data.",
+                holds=True if feature_map.name.split("-")[0] in BUILT_IN else None,
+            ),
+            *common_assumptions(settings.seed is not None, dataset.computed_from_data),
+        ),
+        notes=(
+            "After the idea of Monir and Ghinita (2024), whose full text was not at hand.",
+            *dataset.provenance,
+        ),
+    )

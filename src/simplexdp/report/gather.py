@@ -15,7 +15,9 @@ from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..settings import Settings
 
 Record = Mapping[str, Any]
-COVERS_DRAWS = "the draws only, not the weights"
+# Runs of these vary something else than method and budget; they have figures of their own.
+STUDIES = ("learning-rate", "sampling-rate", "adam", "svhn-part")
+COVERS_DRAWS = "at most the draws, not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
 TITLES = {
@@ -52,7 +54,7 @@ class Group:
         run = self.runs[0]
         if run["covers_weights"]:
             return COVERS_WEIGHTS
-        return COVERS_DRAWS if run["covers_draws"] else COVERS_NOTHING
+        return COVERS_NOTHING if run.get("epsilon") is None else COVERS_DRAWS
 
 
 def groups(found: Sequence[Record]) -> list[Group]:
@@ -94,8 +96,9 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
 def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Accuracy against ε: ours and the paper's, one series a row of the tables."""
     series: list[dict[str, Any]] = []
-    for name in grid.ACCURACY_TABLES:
-        own = [g for g in found if g.settings.data == name and g.experiment == name]
+    compared = [g for g in found if g.experiment not in STUDIES]
+    for name in dict.fromkeys([*grid.ACCURACY_TABLES, *(g.settings.data for g in compared)]):
+        own = [g for g in compared if g.settings.data == name]
         for split in ("test", "validation"):
             with_split = [g for g in own if g.accuracies(split)]
             for text in dict.fromkeys(g.label for g in with_split):
@@ -180,7 +183,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Every configuration with accuracy, time and what its figure covers."""
     rows = []
     for group in found:
-        if group.experiment in ("learning-rate", "sampling-rate", "adam"):
+        if group.experiment in STUDIES:
             continue
         mean, std = mean_and_spread(group.accuracies())
         rows.append(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import computed, grid
+from ..experiments import computed
 from ..experiments.table import Column, Table
 from ..runs import version
 from . import gather, tables
@@ -26,6 +26,7 @@ TITLES = {
     "fashion-mnist": "FashionMNIST",
     "dermamnist": "DermaMNIST",
     "svhn": "SVHN",
+    "digits": "digits",
 }
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but `visible` assume hidden participation; `pld` rests on a "
@@ -45,7 +46,7 @@ def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, A
 def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
     found, left_out = gather.load(results)
-    with_runs = [g.settings.data for g in found if g.experiment in grid.ACCURACY_TABLES]
+    with_runs = [g.settings.data for g in found if g.experiment not in gather.STUDIES]
     return {
         "version": version(),
         "titles": TITLES,

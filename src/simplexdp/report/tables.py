@@ -60,7 +60,7 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     notes = [
         f"{split.capitalize()} accuracy in percent; ± is the standard deviation over runs, "
         "[n] the number of our runs where it is not 1.",
-        "Dirichlet: ε covers the draws only, not the weights. DP-SGD: ε covers the weights.",
+        "Dirichlet: ε covers at most the draws, not the weights. DP-SGD: ε covers the weights.",
     ]
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
@@ -98,9 +98,9 @@ def readme(results: Path) -> Table:
     """The one table of the README: every data set, ours beside the paper's."""
     found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
-    for name in grid.ACCURACY_TABLES:
+    for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found:
-            if group.experiment != name:
+            if group.experiment in gather.STUDIES or group.settings.data != name:
                 continue
             settings = group.settings
             family = "dirichlet" if settings.method == "plain" else settings.method

@@ -1,0 +1,147 @@
+"""What if the network below the Gaussian noise trains too? Then the weights are not covered.
+
+Formal guarantee
+    None for the weights. At fixed weights one pass over a batch releases clipped features with
+    noise σ·clip, and T such passes cost what T Poisson-sampled Gaussian releases cost (PRV). But
+    gradients below the noise are products with derivatives at the raw inputs, so the update is not
+    post-processing of those releases, just as in Algorithm 1. The figure is that of the noised
+    features, for updates that would touch the inputs only through them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .. import data, ledger, models, sampling, training
+from ..runs import RunFolder
+from ..settings import Settings
+from ..statement import Assumption, Statement, common_assumptions
+from .outcome import Outcome, model_for, reserve, seed_of, steps_of
+
+EPOCHS = 20
+LEARNING_RATE = 0.1
+CLIP = 1.0
+NOT_COVERED = (
+    "The released weights.  Gradients below the noise contain derivatives at the raw inputs: "
+    "back-propagation is not post-processing of the noised features."
+)
+
+
+def last_linear(model: nn.Module) -> nn.Linear:
+    """The layer above the noise: the last linear one in the network."""
+    found = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not found:
+        raise ValueError("the model has no linear layer to put the noise below; choose another")
+    return found[-1]
+
+
+def noisy(features: Tensor, clip: float, sigma: float, rng: np.random.Generator) -> Tensor:
+    """Each row clipped to norm ≤ clip, plus noise sigma·clip."""
+    norms = features.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    draw = rng.standard_normal(tuple(features.shape)).astype(np.float32) * (sigma * clip)
+    return features * (clip / norms).clamp_max(1.0) + torch.from_numpy(draw).to(features.device)
+
+
+def train_below(
+    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
+) -> Outcome:
+    """Train all of a network with noise before its last layer."""
+    from .dpsgd import calibrate
+
+    for name in ("features", "relation", "dimensions", "penalty"):
+        if name in settings.options:
+            raise ValueError(f"the option {name} belongs to the fixed form; leave it out")
+    clip = float(settings.options.get("clip", CLIP))
+    if not clip > 0:
+        raise ValueError(f"the clip is {clip}; it must be positive")
+    records = len(dataset.train.labels)
+    batch_size = settings.batch_size or min(256, max(2, records // 20))
+    sample_rate = batch_size / records
+    sampling.check_sampling(records, sample_rate)
+    steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
+    seed = seed_of(settings, run)
+    name, model = model_for(settings, dataset, seed)
+    layer = last_linear(model)
+    sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
+    lr = settings.lr or LEARNING_RATE
+    optimizer = training.make_optimizer(settings.optimizer, model, lr)
+    step_now = [0]
+
+    def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        if not model.training:
+            return None
+        rng = sampling.stream(seed, "feature-noise", step_now[0])
+        return (noisy(arguments[0], clip, sigma, rng),)
+
+    handle = layer.register_forward_pre_hook(hook)
+
+    def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        step_now[0] = step
+        if len(labels) == 0:
+            return None
+        optimizer.zero_grad(set_to_none=True)
+        functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return None
+
+    event = ledger.sampled_gaussian(sigma, sample_rate, steps)
+    try:
+        trained = training.train(
+            training.Job(
+                model=model,
+                update=update,
+                dataset=dataset,
+                sample_rate=sample_rate,
+                steps=steps,
+                seed=seed,
+                settings=settings,
+                optimizer=optimizer,
+                reserve=lambda: reserve(settings, run, event, ledger.DRAWS),
+            ),
+            run,
+            show_progress,
+        )
+    finally:
+        handle.remove()
+    return Outcome(
+        model=model,
+        model_name=name,
+        statement=Statement(
+            method="gaussian-features (trained below the noise)",
+            mechanism={"name": "Gaussian", "noise_multiplier": sigma, "clip": clip},
+            epsilon=epsilon,
+            delta=settings.delta,
+            accountant="PRV (Opacus), for the noised features",
+            relation="zero-out",
+            sampling=f"Poisson, rate {batch_size}/{records}",
+            steps=steps,
+            covers_draws=True,
+            covers_weights=False,
+            covers=("the noised features, if updates touched the inputs only through them",),
+            does_not_cover=(NOT_COVERED, "Predictions of the model and its checkpoints."),
+            assumptions=(
+                Assumption("Updates touch the data only through the noised features.", False),
+                Assumption(
+                    "A record's features depend on that record alone (no batch norm).",
+                    not models.has_batch_norm(model),
+                ),
+                *common_assumptions(settings.seed is not None, dataset.computed_from_data),
+            ),
+            notes=dataset.provenance,
+        ),
+        accuracy=trained.accuracy,
+        validation_accuracy=trained.validation_accuracy,
+        steps=steps,
+        seconds=trained.seconds,
+        chosen={
+            "batch_size": batch_size,
+            "sample_rate": sample_rate,
+            "lr": lr,
+            "noise_multiplier": sigma,
+            "clip": clip,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        },
+    )

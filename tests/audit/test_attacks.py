@@ -1,0 +1,103 @@
+"""One form of result for every attack; it reaches the run's statement; bad input is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simplexdp import audit, data, methods
+from simplexdp.audit import attacks
+from simplexdp.settings import Settings
+
+FIELDS = {"attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary"}
+
+
+def run(images: data.Dataset, attack: str, **more: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {"batch_size": 10, "steps": 40, "model": "logistic"}
+    settings = Settings(method="dirichlet", **{**options, **more.pop("settings", {})})
+    return audit.run(settings, attack, dataset=images, seed=3, **more)
+
+
+def test_every_attack_gives_the_fields_of_a_statement(images: data.Dataset, tmp_path: Path) -> None:
+    for attack, trials in (("canary", 24), ("one-run", 64), ("membership", 4)):
+        result = run(images, attack, trials=trials, out=tmp_path)
+        assert set(result) >= FIELDS
+        assert result["attack"] == attack
+        assert result["trials"] == trials
+        written = json.loads((tmp_path / f"images-dirichlet-{attack}.json").read_text())
+        assert written == result
+    assert (tmp_path / "images-dirichlet-roc.png").stat().st_size > 1000
+
+
+def test_a_reconstruction_is_drawn(images: data.Dataset, tmp_path: Path) -> None:
+    result = run(images, "reconstruct", settings={"model": "mlp"}, trials=2, out=tmp_path)
+    assert result["recovered"] == 2
+    assert (tmp_path / "images-dirichlet.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_seed_gives_the_same_audit(images: data.Dataset) -> None:
+    first, second = (run(images, "one-run", trials=64) for _ in range(2))
+    for record in (first, second):
+        del record["seconds"]
+    assert first == second
+
+
+def test_the_summary_says_how_the_bound_stands_to_the_figure(images: data.Dataset) -> None:
+    result = run(images, "canary", trials=40)
+    assert "above the figure of 1" in result["summary"]
+    assert "not the weights" in result["summary"]
+    certified = audit.run(
+        Settings(method="certified", steps=3), "canary", 136, dataset=images, seed=3
+    )
+    assert "not above the figure of 2.15" in certified["summary"]
+
+
+def test_an_audit_of_a_run_reaches_its_statement(images: data.Dataset, tmp_path: Path) -> None:
+    settings = Settings(method="dirichlet", model="logistic", batch_size=10, steps=40)
+    _, folder = methods.run(settings, tmp_path / "run", dataset=images)
+    before = json.loads((folder.path / "statement.json").read_text())
+    assert before["audited"] is None
+    result = audit.run(Settings(), "one-run", 64, folder=folder.path, dataset=images, seed=1)
+    after = json.loads((folder.path / "statement.json").read_text())
+    assert set(after["audited"]) == FIELDS
+    assert after["audited"]["epsilon_lower"] == result["epsilon_lower"]
+    assert {**after, "audited": None} == before
+    assert result["summary"] in (folder.path / "statement.md").read_text()
+
+
+def test_the_strongest_result_is_what_a_statement_shows() -> None:
+    results = [{"epsilon_lower": None}, {"epsilon_lower": 0.5}, {"epsilon_lower": 2.0}]
+    assert attacks.strongest(results)["epsilon_lower"] == 2.0
+    assert attacks.strongest(results[:1]) == results[0]
+
+
+def test_a_run_whose_data_is_gone_is_refused(images: data.Dataset, tmp_path: Path) -> None:
+    settings = Settings(data=str(tmp_path / "gone.npz"), model="logistic", batch_size=10, steps=2)
+    _, folder = methods.run(settings, tmp_path / "run", dataset=images)
+    with pytest.raises(ValueError, match="is not at hand"):
+        audit.run(Settings(), "one-run", folder=folder.path)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: audit.run(Settings(), "guess"), "unknown attack 'guess'"),
+        (lambda: audit.run(Settings(), confidence=95.0), "confidence"),
+        (lambda: audit.run(Settings(method="magic")), "unknown method"),
+        (lambda: audit.run(Settings(), folder=Path("nowhere")), "not a run folder"),
+    ],
+)
+def test_bad_input_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_an_unfinished_run_has_no_statement_to_write_to(tmp_path: Path) -> None:
+    from simplexdp.runs import RunFolder
+
+    folder = RunFolder.create(tmp_path / "run", Settings())
+    with pytest.raises(ValueError, match="not finished"):
+        audit.attach(folder.path, {})

@@ -1,0 +1,60 @@
+"""The table: what it measures, how it is shown, and where it is put."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simplexdp import audit, data
+from simplexdp.audit import schedules, tables
+
+
+def test_a_row_has_every_column(
+    images: data.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tables.data, "load", lambda name: images)
+    for name, value in {"SMALL_RECORDS": 60, "SMALL_BATCH": 6, "SMALL_STEPS": 20}.items():
+        monkeypatch.setattr(schedules, name, value)
+    monkeypatch.setattr(tables.one_run, "CANARIES", 60)
+    record = audit.table(
+        "images", ("dirichlet",), trials=24, models=4, out=tmp_path, show_progress=False
+    )
+    (row,) = record["rows"]
+    assert row["claimed_epsilon"] == 1.0
+    assert row["covers_weights"] is False
+    assert row["canary"]["epsilon_lower"] > 1.0
+    assert row["canary"]["trials"] == 24
+    assert row["one_run"]["trials"] == 60
+    assert 0.0 <= row["membership"]["auc"] <= 1.0
+    assert json.loads((tmp_path / "images.json").read_text()) == record
+    assert {"confidence", "seconds", "version", "machine", "seed"} <= set(record)
+    line = audit.to_markdown(record).splitlines()[2]
+    assert line.startswith("| dirichlet | 1 | **no** | 1 | **")  # a bound above the figure is bold
+    assert "**" not in audit.as_text(record)
+
+    page = tmp_path / "page.md"
+    page.write_text(
+        "a\n<!-- audit table: images -->\nold\n<!-- end of audit table: images -->\nb\n"
+    )
+    for _ in range(2):
+        audit.place(page, record)
+        text = page.read_text()
+        assert line in text
+        assert "old" not in text
+        assert text.startswith("a\n")
+        assert text.endswith("\nb\n")
+    page.write_text("no markers")
+    with pytest.raises(ValueError, match="no markers"):
+        audit.place(page, record)
+
+
+def test_an_unknown_method_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ValueError, match="unknown method"):
+        audit.table(names=("magic",), show_progress=False)
+
+
+def test_names_of_files() -> None:
+    assert tables.file_name("digits") == "digits"
+    assert tables.file_name("fashion-mnist") == "fashion-subset"

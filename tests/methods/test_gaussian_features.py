@@ -1,0 +1,153 @@
+"""Gaussian features: the sound form and the form whose weights are not covered."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from simplexdp import data, features, methods, noise
+from simplexdp.accounting.gaussian import gaussian_delta
+from simplexdp.methods import gaussian_features, trained_features
+from simplexdp.methods.exact_sums import ROW_UNIT
+from simplexdp.settings import Settings
+
+
+def bits(seed: int = 0) -> noise.Bits:
+    return noise.seeded_bits(np.random.default_rng(seed))
+
+
+def silent(count: int) -> np.ndarray:
+    """Bits whose Gaussian is 0 up to rounding."""
+    return np.full(count, 2**64 - 2, dtype=np.uint64)
+
+
+def settings(**changes: object) -> Settings:
+    return Settings(data="digits", method="gaussian-features", **changes)  # type: ignore[arg-type]
+
+
+def test_projection_is_orthonormal_and_public() -> None:
+    basis = gaussian_features.projection(30, 8)
+    torch.testing.assert_close(basis.T @ basis, torch.eye(8), atol=1e-5, rtol=0)
+    assert torch.equal(basis, gaussian_features.projection(30, 8))
+
+
+def test_released_rows_are_bounded_rows_plus_the_stated_noise() -> None:
+    """KS on 40,000 differences at level 1e-5, and the bound on what lies under the noise."""
+    rows = np.random.default_rng(0).standard_normal((1000, 60)).astype(np.float32) * 50
+    basis = gaussian_features.projection(60, 40)
+    bare = gaussian_features.noised(rows, basis, 1.01, 3.0, silent)
+    assert np.linalg.norm(bare, axis=1).max() <= 1.01 + 40 * ROW_UNIT
+    loud = gaussian_features.noised(rows, basis, 1.01, 3.0, bits(2))
+    assert stats.kstest(((loud - bare) / (3.0 * 1.01)).ravel(), "norm").pvalue > 1e-5
+
+
+def test_a_record_is_released_by_itself() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 12)).astype(np.float32)
+    basis = gaussian_features.projection(12, 6)
+    other = rows.copy()
+    other[1:] *= -3
+    first = gaussian_features.noised(rows, basis, 1.01, 2.0, bits())
+    second = gaussian_features.noised(other, basis, 1.01, 2.0, bits())
+    np.testing.assert_array_equal(first[0], second[0])
+
+
+@pytest.mark.parametrize(("relation", "factor"), [("zero-out", 1.0), ("replace-input", 2.0)])
+def test_cost_of_both_relations(relation: str, factor: float) -> None:
+    outcome = gaussian_features.train(
+        settings(epsilon=2.0, options={"relation": relation}, seed=0), data.load("digits"), None
+    )
+    mu = factor / outcome.chosen["noise_multiplier"]
+    assert gaussian_delta(mu, 2.0) <= 1e-5
+    assert outcome.statement.epsilon == pytest.approx(2.0, rel=1e-9)
+    assert outcome.statement.relation == relation
+    assert outcome.statement.covers_weights
+
+
+def test_head_without_noise_is_linear_discriminant_analysis() -> None:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 3000)
+    rows = rng.standard_normal((3, 5))[labels] + rng.standard_normal((3000, 5))
+    weights, bias = gaussian_features.head(rows, labels, 3, 0.0, 0.0)
+    want = LinearDiscriminantAnalysis().fit(rows, labels).predict(rows)
+    assert ((rows @ weights + bias).argmax(1) == want).mean() > 0.995
+
+
+def test_head_takes_known_noise_out_of_the_covariance() -> None:
+    """On noised rows with strongly unequal variances, correcting Σ beats ignoring the noise."""
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 2, 40_000)
+    scale = np.array([0.1, 3.0])
+    clean = np.array([[0.0, 0.0], [0.3, 3.0]])[labels] + rng.standard_normal((40_000, 2)) * scale
+    noisy = clean + rng.standard_normal(clean.shape)
+    weights, bias = gaussian_features.head(noisy, labels, 2, 1.0, 0.0)
+    ignorant, flat = gaussian_features.head(noisy, labels, 2, 0.0, 0.0)
+    right = ((clean @ weights + bias).argmax(1) == labels).mean()
+    assert right > ((clean @ ignorant + flat).argmax(1) == labels).mean() + 0.05
+
+
+def test_a_generous_budget_learns_digits_and_the_model_reloads(tmp_path: Path) -> None:
+    outcome, folder = methods.run(settings(epsilon=50.0, seed=1), tmp_path / "run")
+    assert outcome.accuracy > 0.85
+    dataset = data.load("digits")
+    feature_map = features.build("auto", dataset.input_shape)
+    model = gaussian_features.ProjectedLinear(feature_map, torch.zeros(324, 128), 10, pixels=False)
+    folder.load_model(model)
+    with torch.no_grad():
+        logits = model(data.to_model_input(torch.from_numpy(dataset.test.inputs)))
+    right = float((logits.argmax(1).numpy() == dataset.test.labels).mean())
+    assert right == pytest.approx(outcome.accuracy, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"options": {"form": "both"}}, "unknown form"),
+        ({"options": {"relation": "add/remove"}}, "unknown relation"),
+        ({"options": {"clip": 0.0}}, "clip"),
+        ({"options": {"dimensions": 0}}, "dimensions"),
+        ({"options": {"depth": 1}}, "does not know"),
+        ({"model": "mlp"}, "--model"),
+        ({"steps": 10}, "no steps"),
+        ({"options": {"form": "trained", "features": "auto"}}, "fixed form"),
+        ({"options": {"form": "trained", "clip": 0.0}}, "clip"),
+    ],
+)
+def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        gaussian_features.train(settings(**change), data.load("digits"), None)
+
+
+# --- the form that trains below the noise ----------------------------------------------------
+
+
+def test_features_are_clipped_and_noised() -> None:
+    rows = torch.randn(2000, 20, generator=torch.Generator().manual_seed(0)) * 9
+    out = trained_features.noisy(rows, 2.0, 1.5, np.random.default_rng(3))
+    bare = rows * (2.0 / rows.norm(dim=1, keepdim=True)).clamp_max(1.0)
+    assert stats.kstest(((out - bare) / 3.0).numpy().ravel(), "norm").pvalue > 1e-5
+
+
+def test_a_model_without_a_linear_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match="no linear layer"):
+        trained_features.last_linear(nn.Conv2d(1, 1, 1))
+
+
+def test_trained_form_does_not_claim_the_weights() -> None:
+    outcome = gaussian_features.train(
+        settings(epsilon=8.0, steps=40, batch_size=100, seed=0, options={"form": "trained"}),
+        data.load("digits"),
+        None,
+    )
+    assert not outcome.statement.covers_weights
+    assert any("released weights" in text for text in outcome.statement.does_not_cover)
+    assert outcome.statement.epsilon is not None
+    assert outcome.statement.epsilon <= 8.0
+    assert math.isfinite(outcome.accuracy)
