@@ -21,6 +21,7 @@ from simplexdp.settings import Settings
 SETTINGS = Settings(
     data="images", model="cnn", norm="group", epsilon=8.0, batch_size=3, steps=25, lr=0.1, seed=5
 )
+METHODS = ("plain", "dirichlet")
 
 
 def images() -> data.Dataset:
@@ -31,6 +32,10 @@ def images() -> data.Dataset:
     inputs[np.arange(200), 0, 2 * labels] += 100
     split = data.Split(inputs, labels)
     return data.Dataset("images", split, split, None, ("a", "b", "c"))
+
+
+def weights(outcome: methods.Outcome) -> np.ndarray:
+    return torch.cat([p.detach().flatten() for p in outcome.model.parameters()]).numpy()
 
 
 def fixed_noise(logits, labels, r, alpha, rng, estimator="marginal"):
@@ -46,33 +51,38 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
     )
     mechanism.perturbed_nll = fixed_noise
-    out = Path(folder) / "run"
-    outcome, _ = methods.run(settings, out, dataset=images())
-    state = torch.cat([p.detach().flatten() for p in outcome.model.parameters()])
-    np.save(Path(folder) / f"weights-{rank}.npy", state.numpy())
+    for method in METHODS:
+        chosen = dataclasses.replace(settings, method=method)
+        outcome, _ = methods.run(chosen, Path(folder) / method, dataset=images())
+        np.save(Path(folder) / f"{method}-{rank}.npy", weights(outcome))
     secret = distributed.agree(1000 + rank)
     own = distributed.own_seed(7)
     (Path(folder) / f"facts-{rank}.json").write_text(json.dumps([secret, own]))
     torch_distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("method", ["plain", "dirichlet"])
-def test_two_processes_give_the_weights_of_one(method, tmp_path, monkeypatch):
-    settings = dataclasses.replace(SETTINGS, method=method)
-    configuration = json.dumps(settings.to_json())
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """Both methods, trained by two processes."""
+    folder = tmp_path_factory.mktemp("two")
+    configuration = json.dumps(SETTINGS.to_json())
     both = [
-        subprocess.Popen([sys.executable, __file__, str(rank), str(tmp_path), configuration])
+        subprocess.Popen([sys.executable, __file__, str(rank), str(folder), configuration])
         for rank in range(2)
     ]
     assert [process.wait(timeout=600) for process in both] == [0, 0]
+    return folder
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
+    settings = dataclasses.replace(SETTINGS, method=method)
     monkeypatch.setattr(mechanism, "perturbed_nll", fixed_noise)
-    alone = methods.method(method)(settings, images(), None)
-    wanted = torch.cat([p.detach().flatten() for p in alone.model.parameters()]).numpy()
-    first, second = (np.load(tmp_path / f"weights-{rank}.npy") for rank in range(2))
+    wanted = weights(methods.method(method)(settings, images(), None))
+    first, second = (np.load(trained / f"{method}-{rank}.npy") for rank in range(2))
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, wanted, rtol=0, atol=2e-6)
-    start = methods.method(method)(dataclasses.replace(settings, steps=1), images(), None)
-    moved = torch.cat([p.detach().flatten() for p in start.model.parameters()]).numpy()
+    moved = weights(methods.method(method)(dataclasses.replace(settings, steps=1), images(), None))
     assert np.abs(wanted - moved).max() > 1e-3  # training did change them
     # A mean batch of 3 in two shards: some shards were empty, and one whole batch as well.
     sizes = [
@@ -81,12 +91,12 @@ def test_two_processes_give_the_weights_of_one(method, tmp_path, monkeypatch):
     ]
     assert any(0 in pair and sum(pair) > 0 for pair in sizes)
     # One folder, written by the first process alone.
-    folder = runs.RunFolder.open(tmp_path / "run")
+    folder = runs.RunFolder.open(trained / method)
     assert folder.finished()
     steps = [line["step"] for line in folder.metrics()]
     assert steps == sorted(set(steps))
     # The seed of the first for the batches, a seed of one's own for the noise.
-    facts = [json.loads((tmp_path / f"facts-{rank}.json").read_text()) for rank in range(2)]
+    facts = [json.loads((trained / f"facts-{rank}.json").read_text()) for rank in range(2)]
     assert facts[0][0] == facts[1][0] == 1000
     assert facts[0][1] == 7
     assert facts[1][1] not in (7, 0)

@@ -207,10 +207,11 @@ class Plan:
         holds = {
             accounting.THROUGH_DRAWS: False,  # Algorithm 1 back-propagates through raw inputs
             accounting.POISSON: True,
+            accounting.SECRET_BATCHES: False if self.seed_known else None,
             accounting.SEPARATE: None if batch_norm is None else not batch_norm,
         }
         assumptions = (
-            *(Assumption(text, holds.get(text)) for text in accountant.assumptions),
+            *(Assumption(text, holds.get(text)) for text in accountant.assumptions_at(self.alpha)),
             *common_assumptions(self.seed_known, computed_from_data),
         )
         return Statement(

@@ -17,7 +17,7 @@ def test_a_row_has_every_column(
     monkeypatch.setattr(tables.data, "load", lambda name: images)
     for name, value in {"SMALL_RECORDS": 60, "SMALL_BATCH": 6, "SMALL_STEPS": 20}.items():
         monkeypatch.setattr(schedules, name, value)
-    monkeypatch.setattr(tables.one_run, "CANARIES", 60)
+    monkeypatch.setattr(tables.one_run, "CANARIES", 48)
     record = audit.table(
         "images", ("dirichlet",), trials=24, models=4, out=tmp_path, show_progress=False
     )
@@ -26,7 +26,7 @@ def test_a_row_has_every_column(
     assert row["covers_weights"] is False
     assert row["canary"]["epsilon_lower"] > 1.0
     assert row["canary"]["trials"] == 24
-    assert row["one_run"]["trials"] == 60
+    assert row["one_run"]["trials"] == 48
     assert 0.0 <= row["membership"]["auc"] <= 1.0
     assert json.loads((tmp_path / "images.json").read_text()) == record
     assert {"confidence", "seconds", "version", "machine", "seed"} <= set(record)

@@ -330,7 +330,8 @@ def visible(
     Formal guarantee
         The draws and the participation of every record are (ε, δ)-DP under replace-input: per
         step the divergence is at most 1/(λ−1)·log(1 − q + q e^{(λ−1) ε̂(λ)}), T steps compose,
-        and the conversion is Theorem 1's. Updates may touch the data only through earlier draws.
+        and the conversion is Theorem 1's. Every record enters every batch independently with
+        probability q, and updates may touch the data only through earlier draws.
         It does not cover the released weights.
     """
     orders = np.arange(2.0, top_order(r, alpha) + 1.0)

@@ -111,19 +111,18 @@ def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
     pairs that share their two pixels have different labels, so their gradients differ too.
     """
     by_label = _records_by_label(dataset, rng)
-    labels = [label for label, records in by_label.items() if len(records)]
-    couples = -(-canaries // len(labels))
-    features = int(np.prod(dataset.input_shape))
-    if 2 * couples > features or canaries > len(dataset.train):
-        most = min(features // 2 * len(labels), len(dataset.train))
+    most = int(np.prod(dataset.input_shape)) // 2
+    room = [sum(min(c, len(rows)) for rows in by_label.values()) for c in range(most + 1)]
+    if canaries > room[-1]:
         raise ValueError(
             f"{canaries} canaries do not fit into {dataset.name}: its inputs and labels have room "
-            f"for {most}; give a smaller --trials"
+            f"for {room[-1]}; give a smaller --trials"
         )
+    couples = int(np.searchsorted(room, canaries))  # the fewest pairs of pixels that suffice
     pixels = rarest(dataset, 2 * couples)
     pairs = []
-    for label in labels:
-        for couple, record in zip(range(couples), by_label[label], strict=False):
+    for label, records in by_label.items():
+        for couple, record in zip(range(couples), records, strict=False):
             i, j = int(pixels[2 * couple]), int(pixels[2 * couple + 1])
             first = np.zeros(dataset.input_shape, dtype=np.float32)
             first.ravel()[i], first.ravel()[j] = LIT, -LIT

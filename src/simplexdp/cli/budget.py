@@ -87,7 +87,7 @@ def _emit_cost(
         f"r = {rounded_down(r, 6)} costs ε = {rounded_up(epsilon, 6)} at δ = {delta:g} "
         f"({known.title}; relation: {known.relation})\n"
         "It bounds the draws, not the weights trained with them, and only if:\n"
-        + "\n".join(f"- {assumption}" for assumption in known.assumptions)
+        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(alpha))
     )
     emit(record, as_json, text)
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from simplexdp.methods.noisy_gd import Schedule
 
 MEAN_SHARE = 0.02
-MOMENT_SHARE = 0.08
+MOMENT_SHARE = 0.15
 CLIP = 0.5
 # Logit noise H·clip/(n·μ) that the horizon aims at.
 LOGIT_NOISE = 0.8
-LARGEST_RATE = 300.0
-FEWEST_STEPS, MOST_STEPS = 40, 200
+LARGEST_RATE = 500.0
+FEWEST_STEPS, MOST_STEPS = 40, 120
 # The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
-RIDGE = 5.0
-WIDTH = 1024
+RIDGE = 1.5
+WIDTH = 2048
 
 
 @dataclass(frozen=True)
