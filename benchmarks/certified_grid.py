@@ -51,7 +51,9 @@ def run_data_set(name: str, arguments: argparse.Namespace) -> None:
     ]
     if not todo:
         return
-    options = {"data_dir": arguments.data_dir, "allow_unverified": True} if arguments.data_dir else {}
+    options = (
+        {"data_dir": arguments.data_dir, "allow_unverified": True} if arguments.data_dir else {}
+    )
     dataset = data.load(name, **options)
     feature_map = features.build("auto", dataset.input_shape)
     rows = np.array(features.compute(dataset.train.inputs, feature_map))
@@ -59,7 +61,9 @@ def run_data_set(name: str, arguments: argparse.Namespace) -> None:
     for epsilon, seed in todo:
         record = one(dataset, feature_map, rows, test, epsilon, seed)
         write_json(record_path(arguments.out, name, epsilon, seed), record)
-        print(json.dumps({k: record[k] for k in ("data", "epsilon", "seed", "accuracy", "seconds")}))
+        print(
+            json.dumps({k: record[k] for k in ("data", "epsilon", "seed", "accuracy", "seconds")})
+        )
 
 
 def record_path(out: Path, name: str, epsilon: float, seed: int) -> Path:

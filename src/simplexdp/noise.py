@@ -58,7 +58,7 @@ def granularity_for(sigma: float) -> int:
     """The power of two that leaves at most ``CELLS`` cells in a standard deviation."""
     if not (sigma > 0 and math.isfinite(sigma)):
         raise ValueError(f"the noise has standard deviation {sigma}; it must be positive")
-    return 2 ** max(0, math.ceil(math.log2(sigma / CELLS)))
+    return 1 << max(0, math.ceil(math.log2(sigma / CELLS)))
 
 
 def release(total: Integers, sigma: float, bits: Bits, granularity: int | None = None) -> Integers:

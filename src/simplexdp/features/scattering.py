@@ -26,7 +26,7 @@ VERSION = "scattering2d-1"
 def padded_side(side: int, scales: int) -> int:
     """The side after the reflected border: a multiple of 2^J with at least one cell to drop."""
     step = 2**scales
-    return ((side + step) // step + 1) * step
+    return int(((side + step) // step + 1) * step)
 
 
 def output_side(side: int, scales: int) -> int:
@@ -116,7 +116,7 @@ def filter_bank(height: int, width: int, scales: int, angles: int) -> FilterBank
         # Kymatio low-passes the signal sampled every 2^j with the filter's aliased spectrum, which
         # in space is the filter sampled every 2^j and scaled by 4^j: 2^j along each axis.
         full = lowpass_matrix(side, 2**scales, sigma, 1)
-        return (full[:, :: 2**j] * 2**j).float()
+        return torch.as_tensor((full[:, :: 2**j] * 2**j).float())
 
     return FilterBank(
         scales,
@@ -132,7 +132,7 @@ def _average(image: torch.Tensor, bank: FilterBank, j: int) -> torch.Tensor:
 
 def _modulus(spectrum: torch.Tensor, wavelets: torch.Tensor, factor: int) -> torch.Tensor:
     filtered = spectrum.unsqueeze(-3) * wavelets
-    return torch.fft.ifft2(periodize(filtered, factor)).abs()
+    return torch.as_tensor(torch.fft.ifft2(periodize(filtered, factor)).abs())
 
 
 def scatter(images: torch.Tensor, scales: int = 2, angles: int = 8) -> torch.Tensor:

@@ -48,7 +48,7 @@ def clipped_sum(
         part = slice(first, first + recipe.microbatch)
         batch, targets = copies_of(inputs[part], labels[part], recipe, rng)
         loss = functional.cross_entropy(model(batch), targets, reduction="sum")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         gradients = [_per_record(p, recipe.copies) for p in parameters]
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
         factors = (recipe.clip / norms.clamp_min(1e-12)).clamp_max(1.0)

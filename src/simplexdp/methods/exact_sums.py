@@ -80,7 +80,7 @@ def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) 
 
 
 def _norm(whole: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(whole, dim=1, dtype=torch.float64)
+    return torch.as_tensor(torch.linalg.vector_norm(whole, dim=1, dtype=torch.float64))
 
 
 def clipped_coefficients(
@@ -98,7 +98,7 @@ def clipped_coefficients(
     whole = scaled.round()
     over = whole.norm(dim=1) * COEFFICIENT_UNIT * norms > clip * MARGIN
     whole[over] = scaled[over].trunc()
-    return whole.float()
+    return torch.as_tensor(whole.float())
 
 
 def gradient_sum(

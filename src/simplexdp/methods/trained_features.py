@@ -42,7 +42,9 @@ def noisy(features: Tensor, clip: float, sigma: float, rng: np.random.Generator)
     """Each row clipped to norm ≤ clip, plus noise sigma·clip."""
     norms = features.norm(dim=1, keepdim=True).clamp_min(1e-12)
     draw = rng.standard_normal(tuple(features.shape)).astype(np.float32) * (sigma * clip)
-    return features * (clip / norms).clamp_max(1.0) + torch.from_numpy(draw).to(features.device)
+    return torch.as_tensor(
+        features * (clip / norms).clamp_max(1.0) + torch.from_numpy(draw).to(features.device)
+    )
 
 
 def train_below(
@@ -83,7 +85,7 @@ def train_below(
         if len(labels) == 0:
             return None
         optimizer.zero_grad(set_to_none=True)
-        functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+        functional.cross_entropy(model(inputs), labels).backward()
         optimizer.step()
         return None
 

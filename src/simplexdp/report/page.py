@@ -29,8 +29,8 @@ TITLES = {
     "digits": "digits",
 }
 ACCOUNTANTS_NOTE = (
-    "ε at the paper's own r. All but `visible` assume hidden participation; `pld` rests on a "
-    "dominance that is verified numerically and not proved. None of them covers the weights."
+    "ε at the paper's own r. All but the visible ones assume hidden participation; `pld` rests on "
+    "a dominance that this project proves for α ≥ ½, not yet peer reviewed. None covers weights."
 )
 
 
