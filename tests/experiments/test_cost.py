@@ -10,16 +10,18 @@ from simplexdp.experiments import cost
 
 
 def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch):
-    made = []
+    made, first = [], []
 
-    def one_round(network):
+    def one_round(network, order):
         made.append(network)
+        first.append(order[0])
         slow = 1.0 + 9.0 * (len(made) % 2)  # the machine is slow in every other round
         return {"plain": 1.0 * slow, "dirichlet": 1.1 * slow, "dpsgd": 3.3 * slow}
 
     monkeypatch.setattr(cost, "one_round", one_round)
     path = cost.run(tmp_path, networks=["mlp", "resnet18"], rounds=2)
     assert made == ["mlp", "resnet18"] * 2
+    assert first == ["plain", "plain", "dirichlet", "dirichlet"]  # nobody is always first
     cost.run(tmp_path, networks=["mlp"], rounds=3)
     assert len(made) == 5  # only what was missing
     found = json.loads(path.read_text())

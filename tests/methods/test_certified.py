@@ -63,7 +63,7 @@ def test_cost_against_the_loss_distribution_of_dp_accounting(epsilon: float, ste
 
     def gaussian(mu: float):
         return privacy_loss_distribution.from_gaussian_mechanism(
-            1.0 / mu, value_discretization_interval=1e-5, use_connect_dots=True
+            1.0 / mu, value_discretization_interval=1e-4, use_connect_dots=True
         )
 
     composed = gaussian(1.0 / cost.noise_multiplier).self_compose(steps)

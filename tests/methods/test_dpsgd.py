@@ -223,11 +223,12 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
         model="logistic",
         epsilon=8.0,
         batch_size=200,
-        steps=25,
+        steps=12,
         seed=1,
         augment=("random_crop",),
         options={
             "clip": 1.0,
+            "noise_multiplier": 1.0,
             "rescale_to_unit_norm": True,
             "augmentation_multiplicity": 2,
             "weight_average": 0.9,
@@ -237,7 +238,7 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
     outcome, folder = methods.run(settings, tmp_path / "run")
     assert outcome.statement.covers_weights
     assert outcome.statement.epsilon <= 8.0
-    assert outcome.steps == 25
+    assert outcome.steps == 12
     assert (folder.path / "model.safetensors").is_file()
     again, _ = methods.run(settings, tmp_path / "again")
     for a, b in zip(outcome.model.parameters(), again.model.parameters(), strict=True):
@@ -246,7 +247,13 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
 
 def test_digits_are_learned_at_a_large_budget() -> None:
     settings = Settings(
-        data="digits", method="dpsgd", model="logistic", epsilon=20.0, steps=60, seed=1
+        data="digits",
+        method="dpsgd",
+        model="logistic",
+        epsilon=100.0,
+        steps=60,
+        seed=1,
+        options={"noise_multiplier": 0.5},
     )
     outcome = dpsgd.train(settings, data.load("digits"), None)
     assert outcome.accuracy > 0.6

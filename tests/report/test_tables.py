@@ -98,4 +98,6 @@ def test_refresh_fills_between_the_markers_and_nothing_else(results, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_committed_tables_are_those_of_the_results(page):
     text = page.read_text(encoding="utf-8")
-    assert tables.refreshed(text, ROOT / "results") == text, "run: simplexdp report --refresh"
+    assert tables.refreshed(text, ROOT / "results") == text, (
+        f"run: simplexdp report --refresh {page}"
+    )

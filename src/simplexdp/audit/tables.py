@@ -37,7 +37,7 @@ def table(
 
     The whole table is a function of `seed`.  With `out`, it is written there with the ROC curves.
     """
-    began = time.monotonic()
+    began, cpu = time.monotonic(), time.process_time()
     for method in names:
         methods.method(method)
     rng = sampling.stream(seed, "audit-table", 0)
@@ -68,6 +68,7 @@ def table(
         "seed": seed,
         "rows": rows,
         "seconds": round(time.monotonic() - began, 1),
+        "cpu_seconds": round(time.process_time() - cpu, 1),
         "version": runs.version(),
         "machine": runs.machine(),
     }

@@ -19,7 +19,7 @@ MOMENT_SHARE = 0.15
 CLIP = 0.5
 # Logit noise H·clip/(n·μ) that the horizon aims at.
 LOGIT_NOISE = 0.8
-LARGEST_RATE = 500.0
+LARGEST_RATE = 400.0
 FEWEST_STEPS, MOST_STEPS = 40, 120
 # The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
 RIDGE = 1.5

@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 # Rows of norm 1 may grow a little when they are rounded to whole units.
 ROW_BOUND = 1.01
+FEWEST_KEPT, KEPT_OF_RIDGE = 64, 0.3
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,9 @@ def transform(moments: Moments, records: int, ridge: float, width: int) -> Trans
     channel_values = np.maximum(channel_values, moments.channel_noise / 2)
     position_values = np.maximum(position_values, moments.position_noise / 2)
     product = np.outer(channel_values, position_values / position_values.sum()).ravel()
-    kept = np.sort(np.argsort(product)[::-1][:width])
+    # Far below the ridge a direction is noise, and costs as much time as any other.
+    useful = max(FEWEST_KEPT, int((product >= KEPT_OF_RIDGE * ridge).sum()))
+    kept = np.sort(np.argsort(product)[::-1][: min(width, useful)])
     energy = product[kept]
     gain = 1.0 / np.sqrt(energy + ridge)
     gain /= math.sqrt(float(energy @ gain**2) / records)
