@@ -102,7 +102,7 @@ def test_certified_is_below_its_claim_and_caught_without_its_noise(
     assert right["epsilon_lower"] < right["claim"]["epsilon"]
 
     def weak(total: noise.Integers, sigma: float, *rest: Any) -> noise.Integers:
-        return noise.release(total, sigma / 10.0, *rest)
+        return noise.release(total, sigma / 40.0, *rest)
 
     for module in (noisy_gd, whitening):
         monkeypatch.setattr(module, "release", weak)

@@ -36,13 +36,13 @@ def test_a_row_has_every_column(
 
     page = tmp_path / "page.md"
     page.write_text(
-        "a\n<!-- audit table: images -->\nold\n<!-- end of audit table: images -->\nb\n"
+        "a\n<!-- audit table: images -->\nstale row\n<!-- end of audit table: images -->\nb\n"
     )
     for _ in range(2):
         audit.place(page, record)
         text = page.read_text()
         assert line in text
-        assert "old" not in text
+        assert "stale row" not in text
         assert text.startswith("a\n")
         assert text.endswith("\nb\n")
     page.write_text("no markers")

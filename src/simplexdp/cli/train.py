@@ -89,7 +89,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
-    from .. import methods
+    from .. import distributed, methods
 
     given: dict[str, Any] = {
         "data": data,
@@ -158,4 +158,5 @@ def train(
         f"{outcome.statement.headline()}\n"
         f"The whole statement: {folder.path / 'statement.md'}\n\n" + outcome.statement.to_markdown()
     )
-    emit(record, as_json, text)
+    if distributed.is_first():
+        emit(record, as_json, text)

@@ -22,7 +22,8 @@ def compute(inputs: Array, feature_map: FeatureMap, use_cache: bool = True) -> A
     Features that are not finite are refused.
     """
     if not (feature_map.stored and use_cache):
-        return _checked(np.concatenate(list(_blocks(inputs, feature_map, 1024))), feature_map)
+        size = BLOCK if feature_map.stored else 1024
+        return _checked(np.concatenate(list(_blocks(inputs, feature_map, size))), feature_map)
     key = cache.fingerprint(inputs, feature_map.name)
     found = cache.read(key, len(inputs))
     if found is None:
