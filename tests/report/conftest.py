@@ -30,7 +30,6 @@ def made_up(settings, experiment, accuracy, seed=0, **more):
         "epsilon": settings.epsilon if private else None,
         "seconds": 100.0,
         "r": 0.25,
-        "covers_draws": settings.method == "dirichlet",
         "covers_weights": settings.method == "dpsgd",
         "provenance": [],
         "machine": {},

@@ -63,7 +63,6 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         "configuration": settings.to_json(),
         "seed": settings.seed,
         **{name: outcome.get(name) for name in FROM_OUTCOME if name in outcome},
-        "covers_draws": statement["covers_draws"],
         "covers_weights": statement["covers_weights"],
         "accountant": statement["accountant"],
         "provenance": list(statement["notes"]),
