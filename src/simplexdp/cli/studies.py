@@ -135,7 +135,7 @@ def audit(
     attack: Annotated[
         str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
     ] = None,
-    method: Annotated[str, typer.Option(help="The method to attack.")] = "dirichlet",
+    method: Annotated[str | None, typer.Option(help="The method to attack.")] = None,
     run: Annotated[
         Path | None, typer.Option(help="Attack the configuration of this finished run.")
     ] = None,
@@ -154,7 +154,11 @@ def audit(
     """Attack what was trained; with no arguments: every method on the digits."""
     from .. import audit as audits
 
-    if attack is None and run is None:
+    if attack == "reconstruct" and method is None and run is None and out is not None:
+        record = audits.pictures(data, out)
+        emit(record, as_json, "\n".join(f"{name}: {value}" for name, value in record.items()))
+        return
+    if attack is None and method is None and run is None:
         record = audits.table(
             data,
             epsilon=epsilon,
@@ -168,7 +172,7 @@ def audit(
         emit(record, as_json, audits.as_text(record))
         return
     record = audits.run(
-        Settings(data=data, method=method, epsilon=epsilon, delta=delta),
+        Settings(data=data, method=method or "dirichlet", epsilon=epsilon, delta=delta),
         attack or "canary",
         trials,
         confidence,
