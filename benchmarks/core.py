@@ -24,16 +24,22 @@ OUT = Path(__file__).resolve().parent.parent / "results" / "benchmarks" / "core.
 ROUNDS = 15
 
 
-def side_by_side(jobs: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The median seconds of each job, interleaved so that a slow moment hits all of them."""
+def side_by_side(
+    jobs: dict[str, Callable[[], object]], rounds: int = ROUNDS, repeats: int = 1
+) -> dict[str, float]:
+    """The median seconds of each job, interleaved so that a slow moment hits all of them.
+
+    `repeats` calls in a row are timed together: in training, too, the caches are warm.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for job in jobs.values():
         job()
     for _ in range(rounds):
         for name, job in jobs.items():
             began = time.perf_counter()
-            job()
-            seconds[name].append(time.perf_counter() - began)
+            for _ in range(repeats):
+                job()
+            seconds[name].append((time.perf_counter() - began) / repeats)
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
@@ -101,7 +107,8 @@ def losses(classes: int, batch: int) -> dict[str, float]:
             lambda z: mechanism.perturbed_nll(z, labels, 0.28, 3.0, rng, "full")
         ),
     }
-    seconds = side_by_side(jobs, rounds=ROUNDS if classes < 100_000 else 3)
+    large = classes >= 100_000
+    seconds = side_by_side(jobs, rounds=3 if large else ROUNDS, repeats=1 if large else 20)
     return {
         "batch": batch,
         "cross_entropy_seconds": seconds["cross_entropy"],
