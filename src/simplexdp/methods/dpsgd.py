@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -119,25 +120,28 @@ def train(
 
     event = ledger.sampled_gaussian(noise_multiplier, sample_rate, steps)
     try:
-        trained = training.train(
-            training.Job(
-                model=model,
-                update=update,
-                dataset=dataset,
-                sample_rate=sample_rate,
-                steps=steps,
-                seed=seed,
-                settings=loop_settings,
-                optimizer=optimizer,
-                epsilon_spent=lambda step: epsilon if step == steps else None,
-                reserve=lambda: reserve(settings, run, event, ledger.WEIGHTS),
-                channels_last=False,
-                evaluated=averaged,
-                extra={} if averaged is None else dict(averaged.named_parameters()),
-            ),
-            run,
-            show_progress,
-        )
+        with warnings.catch_warnings():
+            # The first layer's inputs need no gradient; torch remarks on that once a layer.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            trained = training.train(
+                training.Job(
+                    model=model,
+                    update=update,
+                    dataset=dataset,
+                    sample_rate=sample_rate,
+                    steps=steps,
+                    seed=seed,
+                    settings=loop_settings,
+                    optimizer=optimizer,
+                    epsilon_spent=lambda step: epsilon if step == steps else None,
+                    reserve=lambda: reserve(settings, run, event, ledger.WEIGHTS),
+                    channels_last=False,
+                    evaluated=averaged,
+                    extra={} if averaged is None else dict(averaged.named_parameters()),
+                ),
+                run,
+                show_progress,
+            )
     finally:
         hooked.remove_hooks()
     return Outcome(
