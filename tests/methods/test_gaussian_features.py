@@ -151,3 +151,10 @@ def test_trained_form_does_not_claim_the_weights() -> None:
     assert outcome.statement.epsilon is not None
     assert outcome.statement.epsilon <= 8.0
     assert math.isfinite(outcome.accuracy)
+
+
+def test_the_figure_is_within_the_budget(blobs: data.Dataset) -> None:
+    settings = Settings(data="blobs", method="gaussian-features", epsilon=1.0, seed=0)
+    outcome = methods.method("gaussian-features")(settings, blobs, None)
+    assert outcome.statement.epsilon is not None
+    assert 0.999 < outcome.statement.epsilon <= 1.0

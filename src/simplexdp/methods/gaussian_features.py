@@ -122,7 +122,9 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     dimensions = int(options.get("dimensions", DIMENSIONS))
     if not 0 < clip <= 64 or dimensions < 1:
         raise ValueError(f"clip {clip} or dimensions {dimensions} is not positive")
-    sigma = SENSITIVITY[relation] / calibrate_mu(settings.epsilon, settings.delta)
+    # The last digits: what the rounded sigma costs stays within the budget.
+    mu = calibrate_mu(settings.epsilon, settings.delta) * (1.0 - 1e-12)
+    sigma = SENSITIVITY[relation] / mu
     feature_map = features.build(str(options.get("features", "auto")), dataset.input_shape)
     basis = projection(feature_map.width, dimensions)
     rows = features.compute(dataset.train.inputs, feature_map)
