@@ -137,7 +137,7 @@ def summarise(record: dict[str, Any]) -> str:
     if epsilon is None:
         return text + "; nothing is claimed"
     verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
-    scope = "" if record["covers_weights"] else ", which covers the draws and not the weights"
+    scope = "" if record["covers_weights"] else ", which does not cover the weights"
     return text + f"; {verdict} the figure of {epsilon:.3g} in that relation{scope}"
 
 
