@@ -48,7 +48,7 @@ def test_the_same_seed_gives_the_same_audit(images: data.Dataset) -> None:
 def test_the_summary_says_how_the_bound_stands_to_the_figure(images: data.Dataset) -> None:
     result = run(images, "canary", trials=40)
     assert "above the figure of 1" in result["summary"]
-    assert "not the weights" in result["summary"]
+    assert "does not cover the weights" in result["summary"]
     certified = audit.run(
         Settings(method="certified", steps=3), "canary", 136, dataset=images, seed=3
     )
