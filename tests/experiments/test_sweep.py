@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import methods, training
+from simplexdp import data, methods, training
 from simplexdp.experiments import estimate, grid, records, reproduce, sweep
 from simplexdp.settings import Settings
 
@@ -202,6 +202,16 @@ def test_the_estimate_grows_with_the_steps_and_says_hours():
     assert estimate.total([30.0, 20.0]) == "50 seconds"
     assert estimate.total([600.0]) == "10 minutes"
     assert estimate.total([7200.0]) == "2.0 hours"
+
+
+@pytest.mark.parametrize("method", ["certified", "gaussian-features"])
+def test_a_method_without_batches_is_timed_whole(method):
+    """Its set-up must not be multiplied by steps or evaluations that it does not have."""
+    settings = Settings(data="digits", method=method, epsilon=1.0)
+    dataset = data.load("digits")
+    outcome = methods.method(method)(dataclasses.replace(settings, seed=1), dataset, None)
+    estimated = estimate.measure(settings, dataset).seconds(steps=3000, evaluations=20)
+    assert estimated < 20 * outcome.seconds
 
 
 def test_what_cannot_be_timed_is_named(small):

@@ -4,9 +4,9 @@
     audit.table()                                              # all methods on the digits
 
 Rooms: bounds (how large must ε be), claims (in which relation is the claim held), crafting (which
-inputs are planted), schedules (how much is trained), shadow (one attacked training), canary,
-one_run, membership and reconstruct (the attacks), attacks (one result in one form), tables,
-pictures.
+inputs are planted), worlds (what is trained when a canary is out), schedules (how much is trained),
+shadow (one attacked training), canary, one_run, membership and reconstruct (the attacks), attacks
+(one result in one form), tables, pictures.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from .. import data, files, methods, progress, runs, sampling
 from ..settings import Settings
 from ..statement import from_json
-from . import canary, membership, one_run, reconstruct, schedules
+from . import canary, claims, membership, one_run, reconstruct, schedules
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
 BATCH = 8
@@ -32,6 +32,7 @@ class Job:
     rng: np.random.Generator
     small: bool
     out: Path | None
+    relation: str
 
 
 def run(
@@ -45,9 +46,11 @@ def run(
     dataset: data.Dataset | None = None,
     seed: int | None = None,
     show_progress: bool = False,
+    relation: str = claims.PAIR,
 ) -> dict[str, Any]:
     """Attack a method, or with `folder` the configuration of a finished run.
 
+    The canaries of canary and one-run are pairs of inputs, or in or out (`relation` in-out).
     `trials` are trainings (canary), canaries (one-run), shadow models (membership) or records of
     a batch (reconstruct).  A result on a run is written into its statement.  Pictures go to `out`.
     The seed is the audit's own; it decides nothing about anybody's privacy.
@@ -55,6 +58,10 @@ def run(
     names = ATTACKS if attack == "all" else (attack,)
     if attack != "all" and attack not in ATTACKS:
         raise ValueError(f"unknown attack {attack!r}; use one of {', '.join(ATTACKS)}, all")
+    if relation not in claims.RELATIONS:
+        raise ValueError(f"unknown relation {relation!r}; use {' or '.join(claims.RELATIONS)}")
+    if relation != claims.PAIR and attack in ("membership", "reconstruct"):
+        raise ValueError(f"{attack} plants no canaries; leave out --relation {relation}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
     if folder is not None:
@@ -67,13 +74,14 @@ def run(
     rng = sampling.stream(sampling.fresh_seed() if seed is None else seed, "audit", 0)
     results = []
     for name in names:
-        job = Job(settings, dataset, trials, confidence, rng, folder is None, out)
+        job = Job(settings, dataset, trials, confidence, rng, folder is None, out, relation)
         results.append(_timed(name, job, show_progress))
     record = results[0] if len(results) == 1 else {"attack": "all", "audits": results}
     if folder is not None:
         attach(folder, strongest(results))
     if out is not None:
-        files.write_json(out / f"{dataset.name}-{settings.method}-{attack}.json", record)
+        name = attack if relation == claims.PAIR else f"{attack}-{relation}"
+        files.write_json(out / f"{dataset.name}-{settings.method}-{name}.json", record)
     return record
 
 
@@ -173,16 +181,20 @@ def _data(settings: Settings, folder: Path | None) -> data.Dataset:
 
 def _canary(job: Job, advance: Advance) -> dict[str, Any]:
     trials = job.trials or canary.TRIALS
-    return canary.audit(job.settings, job.dataset, job.rng, trials, job.confidence, advance)
+    return canary.audit(
+        job.settings, job.dataset, job.rng, trials, job.confidence, advance, job.relation
+    )
 
 
 def _one_run(job: Job, advance: Advance) -> dict[str, Any]:
     settings, records = job.settings, None
     if job.small and schedules.is_open(settings):
-        settings = schedules.one_run(settings)
+        settings = schedules.one_run(settings, job.relation)
         records = min(schedules.SMALL_RECORDS, len(job.dataset.train))
     canaries = job.trials or one_run.CANARIES
-    found = one_run.audit(settings, job.dataset, job.rng, canaries, job.confidence, records)
+    found = one_run.audit(
+        settings, job.dataset, job.rng, canaries, job.confidence, records, job.relation
+    )
     advance()
     return found
 

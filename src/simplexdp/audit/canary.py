@@ -11,7 +11,9 @@ allows for) and a true-positive rate of 1 − (1 − q)^T, whatever r is.  For a
 layer all other images are 0, and the test is "did the kernel move".
 
 Noisy updates are tested with the projection of the movement on the gradient by which the two
-inputs of a pair differ; its threshold is chosen on half of the trials.
+inputs of a pair differ, or on that of a record that is in or out.  All other inputs are 0, so that
+in a first layer nothing but the noise is added to it.  The threshold is chosen on half of the
+trials.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from torch import nn
 
 from .. import data
 from ..settings import Settings
-from . import bounds, claims, crafting, schedules, shadow
+from . import bounds, claims, crafting, schedules, shadow, worlds
 
 TRIALS = 400
 
@@ -37,18 +39,24 @@ def audit(
     trials: int = TRIALS,
     confidence: float = 0.95,
     advance: Callable[[], None] = lambda: None,
+    relation: str = claims.PAIR,
 ) -> dict[str, Any]:
-    """Train `trials` times, half of them with the first input of a pair, and bound ε."""
+    """Train `trials` times, half of them with the first input of a pair, and bound ε.
+
+    With the relation in-out, the other half is without it, and the claim itself is tested.
+    """
     exact = settings.method in schedules.NOISELESS
     records = min(schedules.CANARY_RECORDS, len(dataset.train))
-    small = schedules.canary(settings, records)
+    small = schedules.canary(settings, records, relation)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
+    if relation == claims.IN_OUT:
+        small, planted = worlds.in_or_out(small, planted)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
     for trial, seed in enumerate(shadow.seeds(max(1, trials), rng)):
         coin = trial % 2 == 0
-        last = shadow.train(small, planted.with_coins([coin]), seed)
-        claim = claims.for_pairs(last.statement, settings.delta)
+        last = worlds.train(small, planted, [coin], seed)
+        claim = claims.held(last.statement, settings.delta, relation)
         if trial == 0:  # the first training says what is claimed, and so how many are needed
             bounds.require_trials(trials, claim.epsilon or 0.0, claim.delta, confidence, not exact)
         scores[coin].append(score(last, planted.pairs[0]))
@@ -72,7 +80,7 @@ def audit(
 def plant(settings: Settings, dataset: data.Dataset, rng: np.random.Generator) -> crafting.Planted:
     """The pair that suits the method and the model's first layer."""
     if settings.method not in schedules.NOISELESS:
-        return crafting.contrasts(dataset, 1, rng)
+        return crafting.contrasts(crafting.zeroed(dataset), 1, rng)
     if isinstance(shadow.first_layer(shadow.untrained(settings, dataset, 0)), nn.Conv2d):
         return crafting.blank_images(dataset, rng)
     return crafting.unlit_pixel(dataset, rng)
@@ -96,15 +104,14 @@ def moved(result: shadow.Shadow, pair: crafting.Pair) -> float:
 
 def projection(result: shadow.Shadow, pair: crafting.Pair) -> float:
     """How far the weights went against the gradient of the first input, rather than the second."""
-    look = shadow.parameters
-    first = shadow.gradient(result.initial, pair.first, pair.label, look)
-    direction = first - shadow.gradient(result.initial, pair.second, pair.label, look)
+    look = shadow.first_weights
+    direction = shadow.direction(result.initial, pair, look)
     return -float(torch.dot(shadow.movement(result, look), direction) / direction.norm())
 
 
 def _name(exact: bool, model: nn.Module) -> str:
     if not exact:
-        return "projection of the movement on the pair's gradient (white box)"
+        return "projection of the movement on the canary's gradient (white box)"
     if isinstance(shadow.first_layer(model), nn.Conv2d):
         return "did the kernel move, all other images being blank (white box)"
     return "the unlit pixel: do two weight columns differ (white box)"

@@ -1,7 +1,8 @@
 """What does the audited statement claim, in the relation that the audit tests?
 
 An audit with pairs tests replace-input: the same data set, with one input or another.  A claim
-under zero-out or add/remove says less about that and is converted before it is compared.
+under zero-out or add/remove says less about that and is converted before it is compared.  An audit
+with canaries that are in or out is held against the claim itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..statement import Statement
 
+PAIR, IN_OUT = RELATIONS = ("pair", "in-out")
 PAIRS = "replace-input"
 IN_OR_OUT = "in or out"
 
@@ -35,6 +37,11 @@ class Claim:
         }
 
 
+def held(statement: Statement, delta: float, relation: str) -> Claim:
+    """The claim in the relation of the audit."""
+    return (for_pairs if relation == PAIR else in_or_out)(statement, delta)
+
+
 def for_pairs(statement: Statement, delta: float) -> Claim:
     """The claim under replace-input.
 
@@ -47,9 +54,9 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
         Assumption: the statement is true.  The figure of Algorithm 1 is taken as it is printed:
         its lemma is about replaced inputs.
     """
-    epsilon = statement.epsilon
-    if epsilon is None or math.isinf(epsilon):
+    if statement.epsilon is None or math.isinf(statement.epsilon):
         return Claim(None, delta, PAIRS, "the method claims nothing")
+    epsilon = max(0.0, statement.epsilon)  # numerical accountants go below 0 where δ is large
     claimed_delta = statement.delta if statement.delta is not None else delta
     if str(statement.mechanism.get("name", "")).startswith("Dirichlet"):
         return Claim(epsilon, claimed_delta, PAIRS, "as printed: its lemma is replace-input")
@@ -68,12 +75,17 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
 
 
 def in_or_out(statement: Statement, delta: float) -> Claim:
-    """The claim itself, for canaries that are in the data or not."""
-    epsilon = statement.epsilon
-    if epsilon is None or math.isinf(epsilon):
-        return Claim(None, delta, IN_OR_OUT, "the method claims nothing")
+    """The claim itself, for canaries that are in the data or not.
+
+    Where the claim is under another relation than zero-out or add/remove (Algorithm 1), the input
+    is zeroed, which replaces it: its lemma is about that.
+    """
+    own = statement.relation in ("zero-out", "add/remove")
+    relation = f"{IN_OR_OUT} ({statement.relation if own else 'its input zeroed'})"
+    if statement.epsilon is None or math.isinf(statement.epsilon):
+        return Claim(None, delta, relation, "the method claims nothing")
     claimed_delta = statement.delta if statement.delta is not None else delta
-    return Claim(epsilon, claimed_delta, IN_OR_OUT, "as printed")
+    return Claim(max(0.0, statement.epsilon), claimed_delta, relation, "as printed")
 
 
 def is_one_gaussian(statement: Statement) -> bool:

@@ -1,4 +1,5 @@
-"""Which inputs are planted?  Canaries: pairs of inputs with one label, of which one is trained on.
+"""Which inputs are planted?  Canaries: pairs of inputs with one label, of which one is trained on,
+or single inputs that are in or out.
 
 Differential privacy is a statement about every data set, so the auditor may choose it.  Here all
 records but the canaries are real ones in which a few pixels, those that are lit most rarely, are
@@ -28,12 +29,15 @@ TEST_RECORDS = 20
 
 @dataclass(frozen=True)
 class Pair:
-    """A record's place, its public label, and the two inputs of which a coin picks one."""
+    """A record's place, its public label, and the two inputs of which a coin picks one.
+
+    A second input of None is the null record: the first input is in, or it is out.
+    """
 
     record: int
     label: int
     first: Floats
-    second: Floats
+    second: Floats | None
     pixels: tuple[int, int]  # the two features, in the flattened input, that only this pair uses
 
 
@@ -43,14 +47,23 @@ class Planted:
 
     dataset: data.Dataset
     pairs: tuple[Pair, ...]
+    removed: bool = False  # a record that is out is not there at all, rather than zeroed
 
     def with_coins(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> data.Dataset:
         """The data set in which pair k is its first input where coin k is true, else its second."""
         inputs = np.array(self.dataset.train.inputs, dtype=np.float32)
+        kept = np.ones(len(inputs), dtype=bool)
         for pair, coin in zip(self.pairs, coins, strict=True):
-            inputs[pair.record] = pair.first if coin else pair.second
-        train = data.Split(inputs, self.dataset.train.labels)
+            other = 0.0 if pair.second is None else pair.second
+            inputs[pair.record] = pair.first if coin else other
+            kept[pair.record] = coin or pair.second is not None or not self.removed
+        train = data.Split(inputs[kept], self.dataset.train.labels[kept])
         return dataclasses.replace(self.dataset, train=train)
+
+    def in_or_out(self, removed: bool) -> Planted:
+        """The same canaries, each with its first input or out: zeroed, or removed."""
+        pairs = tuple(dataclasses.replace(pair, second=None) for pair in self.pairs)
+        return Planted(self.dataset, pairs, removed)
 
 
 def subset(dataset: data.Dataset, records: int | None, rng: np.random.Generator) -> data.Dataset:
@@ -99,9 +112,14 @@ def blank_images(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
     record = int(rng.integers(len(dataset.train)))
     zero = np.zeros(dataset.input_shape, dtype=np.float32)
     first = np.asarray(rng.choice([-1.0, 1.0], size=zero.shape), dtype=np.float32)
-    train = data.Split(np.zeros_like(dataset.train.inputs), dataset.train.labels)
     pair = Pair(record, int(dataset.train.labels[record]), first, zero, (0, 0))
-    return Planted(dataclasses.replace(dataset, train=train), (pair,))
+    return Planted(zeroed(dataset), (pair,))
+
+
+def zeroed(dataset: data.Dataset) -> data.Dataset:
+    """All training inputs 0: in a first layer their gradients are 0, and hide no canary's."""
+    train = data.Split(np.zeros_like(dataset.train.inputs), dataset.train.labels)
+    return dataclasses.replace(dataset, train=train)
 
 
 def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) -> Planted:

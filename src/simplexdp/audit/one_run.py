@@ -3,6 +3,8 @@
 The canaries replace records of the same label, so that labels, counts and the number of records
 stay what they are.  Two views: white box, the weights' movement resolved into the gradients by
 which the two inputs of each pair differ; black box, the difference of the two inputs' losses.
+Canaries that are in or out have no second input: its gradient is 0, and the loss before training
+takes the place of its loss.
 Each view gets half of the allowed error, so the better of both holds at the confidence asked.
 """
 
@@ -17,11 +19,11 @@ import torch
 
 from .. import data
 from ..settings import Settings
-from . import bounds, claims, crafting, schedules, shadow
+from . import bounds, claims, crafting, schedules, shadow, worlds
 
 Array = npt.NDArray[np.float64]
 
-CANARIES = 100
+CANARIES = 300
 # Tikhonov share of the mean squared gradient: keeps nearly parallel gradients from blowing up.
 RIDGE = 1e-3
 
@@ -33,16 +35,19 @@ def audit(
     canaries: int = CANARIES,
     confidence: float = 0.95,
     records: int | None = None,
+    relation: str = claims.PAIR,
 ) -> dict[str, Any]:
-    """Train once with planted pairs and bound ε from the guesses on their coins."""
+    """Train once with planted canaries and bound ε from the guesses on their coins."""
     small = crafting.subset(dataset, records, rng)
     plant = crafting.opposites if settings.method in schedules.NOISELESS else crafting.contrasts
     planted = plant(small, canaries, rng)
     coins = rng.random(len(planted.pairs)) < 0.5
     seed = shadow.seeds(1, rng)[0]
     settings = dataclasses.replace(settings, augment=())
-    result = shadow.train(settings, planted.with_coins(coins), seed)
-    claim = claims.for_pairs(result.statement, settings.delta)
+    if relation == claims.IN_OUT:
+        settings, planted = worlds.in_or_out(settings, planted)
+    result = worlds.train(settings, planted, coins, seed)
+    claim = claims.held(result.statement, settings.delta, relation)
     bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, _each(confidence))
     views = {
         "white box": white_box(result, planted.pairs),
@@ -74,13 +79,7 @@ def white_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
     once takes the overlap out.
     """
     look = shadow.first_weights
-    directions = torch.stack(
-        [
-            shadow.gradient(result.initial, pair.first, pair.label, look)
-            - shadow.gradient(result.initial, pair.second, pair.label, look)
-            for pair in pairs
-        ]
-    )
+    directions = torch.stack([shadow.direction(result.initial, pair, look) for pair in pairs])
     gram = directions @ directions.T
     ridge = RIDGE * gram.diagonal().mean()
     gram = gram + ridge * torch.eye(len(pairs), dtype=gram.dtype)
@@ -89,11 +88,14 @@ def white_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
 
 
 def black_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
-    """How much smaller the loss is on the first input than on the second."""
+    """How much smaller the loss is on the first input than on the second, or than untrained."""
     labels = [pair.label for pair in pairs]
-    first = shadow.losses(result.final, np.stack([pair.first for pair in pairs]), labels)
-    second = shadow.losses(result.final, np.stack([pair.second for pair in pairs]), labels)
-    return second - first
+    firsts = np.stack([pair.first for pair in pairs])
+    seconds = [pair.second for pair in pairs if pair.second is not None]
+    first = shadow.losses(result.final, firsts, labels)
+    if not seconds:
+        return shadow.losses(result.initial, firsts, labels) - first
+    return shadow.losses(result.final, np.stack(seconds), labels) - first
 
 
 def _each(confidence: float) -> float:

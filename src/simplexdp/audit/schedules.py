@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..settings import Settings
+from .claims import IN_OUT, PAIR
 from .shadow import Shadow
 
 # Their updates carry no noise: whatever of the input is in a gradient stays in the weights.
@@ -34,19 +35,22 @@ ON_FEATURES = ("certified", "gaussian-features")
 COLUMNS = {"features": "columns"}
 # A random whitening would blur the projection; its share of the budget goes to the steps.
 PLAINLY = {"certified": {**COLUMNS, "moment_share": 0.0}}
+# Rows are not centred either: then an input of zeros is the null record of zero-out.
+UNCENTRED = {"certified": {**PLAINLY["certified"], "mean_share": 0.0}}
+FEATURES = {PAIR: PLAINLY, IN_OUT: UNCENTRED}
 
 
-def canary(settings: Settings, records: int) -> Settings:
+def canary(settings: Settings, records: int, relation: str = PAIR) -> Settings:
     """The same method and budget in few steps; softmax regression unless a model is asked for."""
     sampled = settings.method == "dpsgd"
     rate = DPSGD_RATE if sampled else CANARY_RATE
     steps = DPSGD_STEPS if sampled else CANARY_STEPS
-    return _adapted(settings, round(rate * records), steps, "logistic", PLAINLY)
+    return _adapted(settings, round(rate * records), steps, "logistic", FEATURES[relation])
 
 
-def one_run(settings: Settings) -> Settings:
+def one_run(settings: Settings, relation: str = PAIR) -> Settings:
     """The same method and budget on `SMALL_RECORDS` records, as softmax regression."""
-    return _adapted(settings, SMALL_BATCH, SMALL_STEPS, "logistic", PLAINLY)
+    return _adapted(settings, SMALL_BATCH, SMALL_STEPS, "logistic", FEATURES[relation])
 
 
 def membership(settings: Settings) -> Settings:

@@ -25,6 +25,7 @@ from ..methods.certified import FeatureLinear
 from ..methods.outcome import model_for
 from ..settings import Settings
 from ..statement import Statement
+from .crafting import Pair
 
 Array = npt.NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class Shadow:
 def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     """Train once with the shipped method, on its own seed."""
     settings = dataclasses.replace(
-        settings, seed=seed, evaluations=1, options=_options(settings, len(dataset.train))
+        settings, seed=seed, evaluations=1, options=calibrated(settings, len(dataset.train))
     )
     outcome = methods.method(settings.method)(settings, dataset, None)
     final = outcome.model.eval()
@@ -58,8 +59,8 @@ def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     return Shadow(initial, final, outcome.statement, outcome.chosen)
 
 
-def _options(settings: Settings, records: int) -> Mapping[str, Any]:
-    """DP-SGD's noise calibrated once for all trainings: the search takes seconds."""
+def calibrated(settings: Settings, records: int) -> Mapping[str, Any]:
+    """The options, with DP-SGD's noise calibrated once for all trainings: it takes seconds."""
     fixed = settings.batch_size is not None and settings.steps is not None
     if settings.method != "dpsgd" or not fixed or "noise_multiplier" in settings.options:
         return settings.options
@@ -126,6 +127,14 @@ def gradient(model: nn.Module, inputs: npt.NDArray[Any], label: int, look: Look)
     batch = torch.from_numpy(np.asarray(inputs, dtype=np.float32))[None]
     loss = functional.cross_entropy(model(batch), torch.tensor([label]))
     return torch.cat([g.double().ravel() for g in torch.autograd.grad(loss, look(model))])
+
+
+def direction(model: nn.Module, pair: Pair, look: Look) -> Tensor:
+    """The gradient by which a coin's two sides differ; a null record has none."""
+    first = gradient(model, pair.first, pair.label, look)
+    if pair.second is None:
+        return first
+    return first - gradient(model, pair.second, pair.label, look)
 
 
 def parameters(model: nn.Module) -> list[Tensor]:

@@ -76,25 +76,21 @@ def train(
         run,
         show_progress,
     )
-    return Outcome(
-        model=model,
-        model_name=name,
-        statement=plan.statement(
+    return Outcome.of(
+        trained,
+        model,
+        name,
+        plan.statement(
             batch_norm=models.has_batch_norm(model),
             computed_from_data=dataset.computed_from_data,
             notes=dataset.provenance,
         ),
-        accuracy=trained.accuracy,
-        validation_accuracy=trained.validation_accuracy,
-        steps=trained.steps,
-        seconds=trained.seconds,
-        chosen={
+        {
             "r": plan.r,
             "order": plan.order,
             "batch_size": plan.batch_size,
             "sample_rate": plan.sample_rate,
             "steps": plan.steps,
             "lr": lr,
-            "parameters": sum(p.numel() for p in model.parameters()),
         },
     )

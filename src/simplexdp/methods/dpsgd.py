@@ -144,15 +144,12 @@ def train(
             )
     finally:
         hooked.remove_hooks()
-    return Outcome(
-        model=model if averaged is None else averaged,
-        model_name=name,
-        statement=statement(settings, dataset, recipe, sample_rate, steps, epsilon),
-        accuracy=trained.accuracy,
-        validation_accuracy=trained.validation_accuracy,
-        steps=steps,
-        seconds=trained.seconds,
-        chosen={
+    return Outcome.of(
+        trained,
+        model if averaged is None else averaged,
+        name,
+        statement(settings, dataset, recipe, sample_rate, steps, epsilon),
+        {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
             "steps": steps,
@@ -160,7 +157,6 @@ def train(
             "clip": recipe.clip,
             "noise_multiplier": noise_multiplier,
             "microbatch": recipe.microbatch,
-            "parameters": sum(p.numel() for p in model.parameters()),
         },
     )
 

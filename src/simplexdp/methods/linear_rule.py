@@ -18,9 +18,9 @@ MEAN_SHARE = 0.02
 MOMENT_SHARE = 0.15
 CLIP = 0.5
 # Logit noise H·clip/(n·μ) that the horizon aims at.
-LOGIT_NOISE = 0.8
+LOGIT_NOISE = 1.2
 LARGEST_RATE = 400.0
-FEWEST_STEPS, MOST_STEPS = 40, 120
+FEWEST_STEPS, MOST_STEPS = 40, 240
 # The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
 RIDGE = 1.5
 WIDTH = 2048

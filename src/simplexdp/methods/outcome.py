@@ -15,6 +15,7 @@ from ..ledger import Event, identity
 from ..runs import RunFolder, version
 from ..settings import Settings
 from ..statement import Statement
+from ..training import Trained
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,27 @@ class Outcome:
     steps: int
     seconds: float
     chosen: dict[str, Any]  # what was chosen by rule: learning rate, batch size, …
+
+    @classmethod
+    def of(
+        cls,
+        trained: Trained,
+        model: nn.Module,
+        model_name: str,
+        statement: Statement,
+        chosen: dict[str, Any],
+    ) -> Outcome:
+        """What the loop has found, with the number of parameters among what was chosen."""
+        return cls(
+            model=model,
+            model_name=model_name,
+            statement=statement,
+            accuracy=trained.accuracy,
+            validation_accuracy=trained.validation_accuracy,
+            steps=trained.steps,
+            seconds=trained.seconds,
+            chosen={**chosen, "parameters": sum(p.numel() for p in model.parameters())},
+        )
 
 
 def seed_of(settings: Settings, run: RunFolder | None) -> int:

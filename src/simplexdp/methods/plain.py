@@ -60,10 +60,11 @@ def train(
         run,
         show_progress,
     )
-    return Outcome(
-        model=model,
-        model_name=name,
-        statement=Statement(
+    return Outcome.of(
+        trained,
+        model,
+        name,
+        Statement(
             method="plain",
             mechanism={"name": "none"},
             epsilon=None,
@@ -78,15 +79,10 @@ def train(
             does_not_cover=("Anything: the training has no privacy mechanism.",),
             notes=dataset.provenance,
         ),
-        accuracy=trained.accuracy,
-        validation_accuracy=trained.validation_accuracy,
-        steps=steps,
-        seconds=trained.seconds,
-        chosen={
+        {
             "batch_size": batch_size,
             "sample_rate": batch_size / records,
             "steps": steps,
             "lr": lr,
-            "parameters": sum(p.numel() for p in model.parameters()),
         },
     )

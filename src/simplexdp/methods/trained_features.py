@@ -108,10 +108,11 @@ def train_below(
         )
     finally:
         handle.remove()
-    return Outcome(
-        model=model,
-        model_name=name,
-        statement=Statement(
+    return Outcome.of(
+        trained,
+        model,
+        name,
+        Statement(
             method="gaussian-features (trained below the noise)",
             mechanism={"name": "Gaussian", "noise_multiplier": sigma, "clip": clip},
             epsilon=epsilon,
@@ -134,16 +135,12 @@ def train_below(
             ),
             notes=dataset.provenance,
         ),
-        accuracy=trained.accuracy,
-        validation_accuracy=trained.validation_accuracy,
-        steps=steps,
-        seconds=trained.seconds,
-        chosen={
+        {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
+            "steps": steps,
             "lr": lr,
             "noise_multiplier": sigma,
             "clip": clip,
-            "parameters": sum(p.numel() for p in model.parameters()),
         },
     )
