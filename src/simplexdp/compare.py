@@ -14,10 +14,9 @@ from .ledger import Ledger
 from .settings import Settings
 from .statement import rounded_up
 
-# The certified method has its own model, no batches, and steps by its own rule.
-NOT_FOR: dict[str, dict[str, Any]] = {
-    "certified": {"model": None, "batch_size": None, "steps": None, "epochs": None}
-}
+# Methods on fixed features have their own model, no batches, and steps by their own rule.
+_FIXED = {"model": None, "batch_size": None, "steps": None, "epochs": None}
+NOT_FOR: dict[str, dict[str, Any]] = {"certified": _FIXED, "gaussian-features": _FIXED}
 DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plain")
 
 

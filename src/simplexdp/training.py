@@ -78,7 +78,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
 
     with progress.steps(job.steps, start, show_progress and distributed.is_first()) as bar:
         for step, (inputs, labels) in enumerate(_batches(job, start), start):
-            torch.manual_seed(int(sampling.stream(seed, "torch", step).integers(2**63)))
+            seed_torch(seed, "torch", step)
             job.model.train()
             loss = job.update(inputs, labels, step)
             if loss is not None:
@@ -104,6 +104,17 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
         steps=job.steps,
         seconds=elapsed(),
     )
+
+
+def seed_torch(seed: int, purpose: str, step: int) -> None:
+    """Key torch's own generators, from which weights and dropout are drawn.
+
+    Not `torch.manual_seed`: before a GPU is in use, that keeps a note of every call for later.
+    """
+    key = int(sampling.stream(seed, purpose, step).integers(2**63))
+    torch.default_generator.manual_seed(key)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(key)
 
 
 def evaluate(model: nn.Module, split: data.Split, settings: Settings, size: int = 1000) -> float:

@@ -38,6 +38,17 @@ def test_a_reconstruction_is_drawn(images: data.Dataset, tmp_path: Path) -> None
     assert (tmp_path / "images-dirichlet.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_in_or_out_is_held_against_the_claim_itself(images: data.Dataset, tmp_path: Path) -> None:
+    settings = Settings(method="certified", steps=3)
+    result = audit.run(
+        settings, "canary", 60, dataset=images, seed=3, out=tmp_path, relation="in-out"
+    )
+    assert result["relation"] == "in or out (zero-out)"
+    assert result["claim"]["epsilon"] == pytest.approx(1.0)
+    assert "not above the figure of 1 in that relation" in result["summary"]
+    assert (tmp_path / "images-certified-canary-in-out.json").is_file()
+
+
 def test_the_same_seed_gives_the_same_audit(images: data.Dataset) -> None:
     first, second = (run(images, "one-run", trials=64) for _ in range(2))
     for record in (first, second):
@@ -86,6 +97,8 @@ def test_a_run_whose_data_is_gone_is_refused(images: data.Dataset, tmp_path: Pat
     [
         (lambda: audit.run(Settings(), "guess"), "unknown attack 'guess'"),
         (lambda: audit.run(Settings(), confidence=95.0), "confidence"),
+        (lambda: audit.run(Settings(), relation="both"), "unknown relation 'both'"),
+        (lambda: audit.run(Settings(), "membership", relation="in-out"), "plants no canaries"),
         (lambda: audit.run(Settings(method="magic")), "unknown method"),
         (lambda: audit.run(Settings(), folder=Path("nowhere")), "not a run folder"),
     ],

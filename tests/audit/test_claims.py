@@ -61,7 +61,20 @@ def test_claims_that_are_about_replacing_stay() -> None:
 
 
 def test_in_or_out_is_held_against_the_claim_itself() -> None:
-    assert claims.in_or_out(statement("Gaussian", "zero-out", "full"), 1e-5).epsilon == 1.0
+    for relation in ("zero-out", "add/remove"):
+        claim = claims.held(statement("Gaussian", relation, "full"), 1e-5, "in-out")
+        assert claim.epsilon == 1.0
+        assert claim.delta == 1e-5
+        assert claim.relation == f"in or out ({relation})"
+    dirichlet = statement("Dirichlet", "the RDP lemma is replace-input; …", "Poisson, rate 1/9")
+    assert claims.held(dirichlet, 1e-5, "in-out").relation == "in or out (its input zeroed)"
+
+
+def test_a_figure_below_zero_claims_no_more_than_zero() -> None:
+    """A lower bound of 0 says nothing, and must not be read as above such a figure."""
+    below = statement("sampled Gaussian", "add/remove", "Poisson", -1.2)
+    assert claims.held(below, 1e-5, "in-out").epsilon == 0.0
+    assert claims.held(below, 1e-5, "pair").epsilon == 0.0
 
 
 def test_no_claim_is_no_claim() -> None:

@@ -26,7 +26,8 @@ def test_a_row_has_every_column(
     assert row["covers_weights"] is False
     assert row["canary"]["epsilon_lower"] > 1.0
     assert row["canary"]["trials"] == 24
-    assert row["one_run"]["trials"] == 48
+    assert row["one_run"]["trials"] == row["one_run_in_out"]["trials"] == 48
+    assert row["one_run_in_out"]["relation"] == "in or out (its input zeroed)"
     assert 0.0 <= row["membership"]["auc"] <= 1.0
     assert json.loads((tmp_path / "images.json").read_text()) == record
     assert {"confidence", "seconds", "version", "machine", "seed"} <= set(record)

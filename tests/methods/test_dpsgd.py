@@ -168,7 +168,7 @@ def test_cost_against_dp_accounting(sigma: float, rate: float, steps: int) -> No
         dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(sigma)), steps
     )
     exact = accountant.get_epsilon(1e-5)
-    got = dpsgd.epsilon_of(sigma, rate, steps, 1e-5)
+    got = dpsgd.epsilon_of(sigma, rate, steps, 1e-5, 0.01)
     # An upper bound that includes its own error of at most 1 %.
     assert exact * (1 - 1e-3) <= got <= exact * 1.02
 
@@ -176,7 +176,15 @@ def test_cost_against_dp_accounting(sigma: float, rate: float, steps: int) -> No
 def test_calibration_keeps_the_budget() -> None:
     sigma, cost = dpsgd.calibrate(1.0, 1e-5, 0.05, 100)
     assert 0.99 <= cost <= 1.0
-    assert dpsgd.epsilon_of(sigma * 0.97, 0.05, 100, 1e-5) > 1.0
+    assert dpsgd.epsilon_of(sigma * 0.97, 0.05, 100, 1e-5, 0.01) > 1.0
+    settings = Settings(method="dpsgd", epsilon=1.0, delta=1e-5)
+    given = dpsgd.checked_options(settings) | {"noise_multiplier": sigma}
+    assert dpsgd.noise_for(settings, given, 0.05, 100) == (sigma, cost)
+
+
+def test_a_figure_is_never_negative() -> None:
+    """At δ = 0.7 one step at rate 0.1 costs nothing: TPR − FPR is at most 0.1."""
+    assert dpsgd.epsilon_of(1.0, 0.1, 1, 0.7, 0.01) == 0.0
 
 
 class Normed(nn.Module):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,21 +65,11 @@ def calibrated(settings: Settings, records: int) -> Mapping[str, Any]:
         return settings.options
     assert settings.batch_size is not None
     assert settings.steps is not None
+    from ..methods import dpsgd  # imported when used: Opacus takes seconds to load
+
     rate = settings.batch_size / records
-    noise = _noise_multiplier(settings.epsilon, settings.delta, rate, settings.steps)
+    noise, _ = dpsgd.calibrate(settings.epsilon, settings.delta, rate, settings.steps)
     return {**settings.options, "noise_multiplier": noise}
-
-
-@functools.cache
-def _noise_multiplier(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
-    # Imported when used: Opacus takes seconds to load.
-    from ..methods import dpsgd
-
-    noise = dpsgd.calibrate(epsilon, delta, sample_rate, steps)[0]
-    # A multiplier that is given is checked with a coarser error bound than the search has.
-    while dpsgd.epsilon_of(noise, sample_rate, steps, delta) > epsilon:
-        noise *= 1.005
-    return noise
 
 
 def untrained(settings: Settings, dataset: data.Dataset, seed: int) -> nn.Module:

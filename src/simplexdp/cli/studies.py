@@ -146,6 +146,9 @@ def audit(
         int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    relation: Annotated[
+        str, typer.Option(help="Canaries: a pair of inputs, or one that is in or out (in-out).")
+    ] = "pair",
     seed: Annotated[int, typer.Option(help="Of the audit itself.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for the results and pictures.")] = None,
     as_json: Json = False,
@@ -158,7 +161,7 @@ def audit(
         record = audits.pictures(data, out)
         emit(record, as_json, "\n".join(f"{name}: {value}" for name, value in record.items()))
         return
-    if attack is None and method is None and run is None:
+    if attack is None and method is None and run is None and relation == "pair":
         record = audits.table(
             data,
             epsilon=epsilon,
@@ -180,6 +183,7 @@ def audit(
         out=out,
         seed=seed,
         show_progress=not quiet,
+        relation=relation,
     )
     parts = record.get("audits", [record])
     emit(record, as_json, "\n".join(part["summary"] for part in parts))

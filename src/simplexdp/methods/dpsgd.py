@@ -19,6 +19,7 @@ import copy
 import math
 import warnings
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from opacus.accountants import PRVAccountant
@@ -51,18 +52,29 @@ LEARNING_RATE = 0.5
 ADAPTIVE_LEARNING_RATE = 0.001
 
 
+@cache
 def epsilon_of(
-    noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float = 0.01
+    noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float
 ) -> float:
     """The PRV accountant's upper bound on ε for these steps; it includes its numerical error."""
     accountant = PRVAccountant()
     accountant.history = [(noise_multiplier, sample_rate, steps)]
-    return float(accountant.get_epsilon(delta, eps_error=error))
+    with warnings.catch_warnings():
+        # A Rényi bound, only to find the width of its grid, remarks on the orders it tried.
+        warnings.filterwarnings("ignore", message="Optimal order is")
+        epsilon = float(accountant.get_epsilon(delta, eps_error=error))
+    return max(0.0, epsilon)  # at a large δ the figure may be negative; ε = 0 is then what holds
 
 
+def numerical_error(epsilon: float) -> float:
+    """The accountant's error, which its figure includes: a fifth of a percent of the budget."""
+    return min(0.1, max(1e-3, 0.002 * epsilon))
+
+
+@cache
 def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
     """A noise multiplier within the budget, and above 99 % of it, and what it costs."""
-    error = min(0.1, max(1e-3, 0.002 * epsilon))
+    error = numerical_error(epsilon)
     target = math.log(0.995 * epsilon)
     sigma = 1.0
     below: tuple[float, float] | None = None  # log σ and log ε of too little noise,
@@ -71,7 +83,7 @@ def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> t
         cost = epsilon_of(sigma, sample_rate, steps, delta, error)
         if 0.99 * epsilon <= cost <= epsilon:
             return sigma, cost
-        point = (math.log(sigma), math.log(cost))
+        point = (math.log(sigma), math.log(max(cost, 1e-9)))
         below, above = (point, above) if cost > epsilon else (below, point)
         if below is None or above is None:
             sigma *= 2.0 if above is None else 0.5
@@ -207,7 +219,8 @@ def noise_for(
         return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     if not float(given) > 0:
         raise ValueError(f"the noise multiplier is {given}; it must be positive")
-    epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta)
+    error = numerical_error(settings.epsilon)
+    epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta, error)
     if epsilon > settings.epsilon:
         raise ValueError(
             f"noise_multiplier {given} for {steps} steps costs ε = {epsilon:.4g}, above the "

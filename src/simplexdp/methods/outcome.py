@@ -15,7 +15,7 @@ from ..ledger import Event, identity
 from ..runs import RunFolder, version
 from ..settings import Settings
 from ..statement import Statement
-from ..training import Trained
+from ..training import Trained, seed_torch
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ def model_for(
     shape = dataset.input_shape
     small = len(shape) == 1 or shape[-1] <= 16
     name = settings.model or ("mlp" if small else "cnn")
-    # torch's own generator initialises the weights; it is keyed by the run's seed.
-    torch.manual_seed(int(sampling.stream(seed, "weights", 0).integers(2**63)))
+    seed_torch(seed, "weights", 0)  # the initial weights follow from the run's seed
     model = models.build(name, shape, dataset.classes, settings.norm)
     models.check(model, shape, dataset.classes)
     model = model.to(settings.device)

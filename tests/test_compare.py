@@ -1,0 +1,40 @@
+"""`simplexdp compare --audit`: one more column, and each line is about its own method."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from simplexdp import compare
+from simplexdp.audit import canary
+from simplexdp.cli import app
+
+METHODS = ("dirichlet", "plain")
+ASKED = ["compare", "--methods", ",".join(METHODS), "--seeds", "1", "--seed", "0", "--quiet"]
+SHORT = ["--steps", "3", "--batch-size", "8"]
+
+
+def test_an_audit_adds_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "TRIALS", 40)  # enough to contradict a figure of 1
+    monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
+    out = str(tmp_path / "runs")
+    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--audit", "--json", "--out", out])
+    assert done.exit_code == 0, done.output
+    audits = json.loads(done.stdout)["audits"]
+    assert tuple(audits) == METHODS
+    assert "canary (40 trainings)" in audits["dirichlet"]
+    assert "; above the figure of 1 in that relation" in audits["dirichlet"]
+    assert "does not cover the weights" in audits["dirichlet"]
+    assert audits["plain"].endswith("; nothing is claimed")
+
+
+def test_the_text_shows_each_audit_beside_its_method() -> None:
+    rows = [compare.Row(name, "mlp", (0.5,), 1.0, 1.0, 1e-5, "x", False, ()) for name in METHODS]
+    audits = {name: f"what was found of {name}" for name in METHODS}
+    plain, audited = (compare.to_text(rows, found).splitlines() for found in (None, audits))
+    assert audited[0] == plain[0] + " audit |"
+    for name, line, before in zip(METHODS, audited[2:], plain[2:], strict=True):
+        assert line == f"{before} what was found of {name} |"
