@@ -24,7 +24,7 @@ NOTHING_YET = "No results yet."
 
 def names() -> tuple[str, ...]:
     """The tables that a page can ask for."""
-    return ("readme", *grid.names(), "dermamnist-validation", *computed.names(), "cost", "covers")
+    return (*grid.names(), "dermamnist-validation", *computed.names(), *BUILT)
 
 
 def make(name: str, results: Path) -> Table:
@@ -173,7 +173,43 @@ def cost(results: Path) -> Table:
     return Table("cost", "The cost of a step", columns, tuple(rows), notes)
 
 
-BUILT: dict[str, Callable[[Path], Table]] = {"readme": readme, "covers": covers, "cost": cost}
+def peers(results: Path) -> Table:
+    """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
+    path = results / "certified" / "peers.json"
+    found = files.read_json(path)["data"] if path.exists() else {}
+    rows: list[dict[str, Value]] = []
+    notes: list[str] = []
+    for name, one in found.items():
+        for budget in one["budgets"]:
+            row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
+            for method in ("certified", "diffprivlib"):
+                of = budget[method]
+                row[method] = percent(100 * of["accuracy"], 100 * of["deviation"], of["runs"])
+                row[f"{method}_seconds"] = of["seconds"]
+            rows.append(row)
+        step = one["step"]
+        notes.append(
+            f"{name}: a step over {step['records']} records of {step['width']} scattering features "
+            f"takes {step['certified_seconds']:.4f} s, and {step['opacus_seconds']:.4f} s with "
+            f"Opacus' per-example gradients ({step['ratio']:.1f} times as long)."
+        )
+    columns = (
+        Column("data", "data set"),
+        Column("epsilon", "ε"),
+        Column("certified", "certified, %"),
+        Column("certified_seconds", "seconds", 2),
+        Column("diffprivlib", "diffprivlib, %"),
+        Column("diffprivlib_seconds", "seconds", 2),
+    )
+    return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
+
+
+BUILT: dict[str, Callable[[Path], Table]] = {
+    "readme": readme,
+    "covers": covers,
+    "cost": cost,
+    "peers": peers,
+}
 
 
 def percent(mean: float, std: float | None, runs: int | None) -> str:
