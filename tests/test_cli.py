@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from simplexdp import cli
+
 SCHEDULE = ["--delta", "1e-5", "--alpha", "3", "--sample-rate", "0.005", "--steps", "20000"]
 COST_KEYS = {"r", "epsilon", "delta", "alpha", "sample_rate", "steps", "accountant", "order"}
 
@@ -74,6 +76,11 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["calibrate", "--epsilon", "0", *SCHEDULE], "epsilon"),
         (["calibrate", "--epsilon", "1", "--accountant", "x", *SCHEDULE], "unknown accountant"),
         (["nonsense"], "No such command"),
+        (["reproduce"], "fashion-mnist"),
+        (["reproduce", "nonsense"], "fashion-mnist"),
+        (["reproduce", "digits", "--budget-minutes", "nan"], "positive"),
+        (["reproduce", "digits", "--budget-minutes", "-1"], "positive"),
+        (["ledger", "--data", "fashion_mnist", "--set-budget", "1"], "fashion-mnist"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(fail, tmp_path, arguments, message):
@@ -104,3 +111,33 @@ def test_a_recipe_gives_way_to_what_is_asked_for(fail):
 def test_an_existing_run_folder_is_refused(fail, tmp_path):
     (tmp_path / "taken").mkdir()
     assert "exists" in fail("train", "--out", "taken")
+
+
+def test_without_a_command_the_help_stands_as_it_is(command):
+    done = command()
+    assert done.returncode == 2
+    assert "\n  reproduce " in done.stdout + done.stderr
+
+
+def test_an_account_shows_the_r_that_was_given(command):
+    assert "r = 0.235 costs" in command("account", "--r", "0.235", *SCHEDULE).stdout
+
+
+def test_a_failed_run_of_a_sweep_is_an_exit_code(command):
+    done = command("reproduce", "digits", "--only", "plain", "--device", "nonsense", "--quiet")
+    assert done.returncode == 2
+    assert done.stderr.count("no device") == 1
+    assert "no device" not in done.stdout
+    assert "could not be timed" in done.stderr
+
+
+def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["simplexdp", "account", "--r", "0.2", *SCHEDULE])
+    monkeypatch.setattr("simplexdp.accounting.account", interrupt)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "goes on" in capsys.readouterr().err

@@ -38,3 +38,14 @@ def test_the_text_shows_each_audit_beside_its_method() -> None:
     assert audited[0] == plain[0] + " audit |"
     for name, line, before in zip(METHODS, audited[2:], plain[2:], strict=True):
         assert line == f"{before} what was found of {name} |"
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
+    out = tmp_path / "runs"
+    picture = str(tmp_path / "bars.txt")
+    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--plot", picture, "--out", str(out)])
+    assert isinstance(done.exception, ValueError)
+    assert not out.exists()

@@ -21,7 +21,7 @@ from simplexdp.settings import Settings
 SETTINGS = Settings(
     data="images", model="cnn", norm="group", epsilon=8.0, batch_size=3, steps=25, lr=0.1, seed=5
 )
-METHODS = ("plain", "dirichlet")
+METHODS = ("plain", "dirichlet", "dpsgd")
 
 
 def images() -> data.Dataset:
@@ -63,7 +63,7 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """Both methods, trained by two processes."""
+    """Every method that can, trained by two processes."""
     folder = tmp_path_factory.mktemp("two")
     configuration = json.dumps(SETTINGS.to_json())
     both = [

@@ -40,6 +40,18 @@ def test_columns_with_bounds_by_column() -> None:
     assert np.mean(scores) > 0.6
 
 
+def test_the_statement_names_the_bounds_where_they_are_given() -> None:
+    X, y = load_iris(return_X_y=True)
+    named = [
+        any(
+            "bounds" in a.text
+            for a in CertifiedClassifier(bounds=b).fit(X, y).statement_.assumptions
+        )
+        for b in (None, (0, 8))
+    ]
+    assert named == [False, True]
+
+
 def test_a_value_outside_the_bounds_is_clipped() -> None:
     X, y = load_iris(return_X_y=True)
     wild = X.copy()
@@ -74,6 +86,8 @@ def test_predicting_before_fitting_is_refused() -> None:
         ({"delta": 2.0}, "delta"),
         ({"clip": 0.0}, "clip"),
         ({"steps": 0}, "steps"),
+        ({"lr": 0.0}, "learning rate"),
+        ({"bounds": ([0, 0], [1, 1])}, "by column"),
         ({"features": "wavelets"}, "unknown features"),
         ({"bounds": (1, 1)}, "low < high"),
         ({"image_shape": (1, 3, 3)}, "image_shape"),

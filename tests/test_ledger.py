@@ -224,3 +224,11 @@ def test_bad_input(book):
 def test_the_path_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "x.jsonl"))
     assert ledger.default_path() == tmp_path / "x.jsonl"
+
+
+@pytest.mark.parametrize("line", ['{"kind": "reserve", "data": "d"}', '{"kind": "budget"}', "7"])
+def test_a_line_with_less_than_its_kind_holds_is_damage(book, line):
+    book.path.parent.mkdir(parents=True, exist_ok=True)
+    book.path.write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"line 1 .* damaged"):
+        book.spent("d", 1e-5)

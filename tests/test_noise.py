@@ -73,6 +73,18 @@ def test_a_draw_on_the_edge_of_two_cells_is_decided_by_more_bits() -> None:
     assert len(asked) > 1
 
 
+def test_the_outermost_draw_is_decided_by_more_bits() -> None:
+    """64 bits of zeros stand for every draw beyond nine deviations, however small sigma is."""
+    asked = []
+
+    def zeros_first(count: int) -> np.ndarray:
+        asked.append(count)
+        return np.full(count, 0 if len(asked) == 1 else 2**63, dtype=np.uint64)
+
+    noise.release(np.zeros(1, dtype=np.int64), 0.1, zeros_first)
+    assert len(asked) > 1
+
+
 @pytest.mark.parametrize("count", [1, 2**20, 2**45, 2**62, 2**64 - 1])
 def test_quantile_against_mpmath(count: int) -> None:
     with mpmath.workdps(60):

@@ -16,7 +16,10 @@ from .statement import rounded_up
 
 # Methods on fixed features have their own model, no batches, and steps by their own rule.
 _FIXED = {"model": None, "batch_size": None, "steps": None, "epochs": None}
-NOT_FOR: dict[str, dict[str, Any]] = {"certified": _FIXED, "gaussian-features": _FIXED}
+NOT_FOR: dict[str, dict[str, Any]] = {
+    "certified": _FIXED,
+    "gaussian-features": {**_FIXED, "lr": None},
+}
 DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plain")
 
 
@@ -141,10 +144,15 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
-    """Accuracy of each method; a filled bar where the figure covers the released weights."""
+def check_picture(path: Path) -> None:
+    """Refuse a picture that could not be written, before anything is trained for it."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
+
+
+def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
+    """Accuracy of each method; a filled bar where the figure covers the released weights."""
+    check_picture(path)
     import matplotlib
 
     matplotlib.use("Agg")

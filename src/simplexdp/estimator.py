@@ -24,9 +24,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from simplexdp import features, noise, sampling
 from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.methods import certified, linear, linear_rule
+from simplexdp.statement import Assumption
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
+PUBLIC_BOUNDS = Assumption("The bounds of the columns were not read from the private data.")
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -82,6 +84,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"y has {len(classes)} class; a classifier needs labels of two classes or more"
             )
+        if self.lr is not None and not self.lr > 0:
+            raise ValueError(f"the learning rate is {self.lr}; it must be positive")
         feature_map = features.build(self.features, self._shape(X.shape[1]))
         rule = linear_rule.choose(
             len(X),
@@ -107,7 +111,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = cost.epsilon
         self.n_iter_ = rule.schedule.steps
         self.statement_ = certified.statement(
-            feature_map, fitted, seed_known=self.random_state is not None
+            feature_map,
+            fitted,
+            seed_known=self.random_state is not None,
+            further=() if self.bounds is None else (PUBLIC_BOUNDS,),
         )
         return self
 
@@ -160,6 +167,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])
             return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
         low, high = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
+        if any(bound.shape not in ((), (X.shape[1],)) for bound in (low, high)):
+            raise ValueError(f"each of the bounds must be one number or {X.shape[1]}, by column")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise ValueError("bounds must be finite with low < high in every column")
         unit = (np.clip(X, low, high) - low) / (high - low)

@@ -31,6 +31,11 @@ from simplexdp.statement import rounded_up
 
 WEIGHTS, DRAWS, NOTHING = "weights", "draws", "nothing"
 Event = dict[str, Any]
+# What a line of each kind holds; a line with less is damaged.
+_FIELDS = {
+    "reserve": frozenset({"id", "time", "data", "method", "run", "covers", "event"}),
+    "budget": frozenset({"data", "epsilon", "delta"}),
+}
 
 
 class BudgetExceeded(ValueError):
@@ -321,7 +326,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) and "kind" in record else None
+    if not isinstance(record, dict) or "kind" not in record:
+        return None
+    return record if _FIELDS.get(str(record["kind"]), frozenset()) <= set(record) else None
 
 
 def _entries(lines: list[dict[str, Any]], data: str | None) -> list[Entry]:

@@ -81,7 +81,8 @@ def release(total: Integers, sigma: float, bits: Bits, granularity: int | None =
     place = offset + scale * np.where(words & np.uint64(1), -magnitude, magnitude)
     cell = np.rint(place)
     error = scale * (MILLS * (1.0 / (tail + 0.5) + 2.0**-52) + magnitude * NDTRI_ERROR) + 2.0**-22
-    unsure = np.flatnonzero(np.abs(np.abs(place - cell) - 0.5) <= error)
+    # A tail of 0 stands for all draws from there to infinity, which no error bound covers.
+    unsure = np.flatnonzero((np.abs(np.abs(place - cell) - 0.5) <= error) | (tail == 0))
     cells = whole + cell.astype(np.int64)
     for index in unsure:
         cells[index] = int(whole[index]) + decide(

@@ -33,12 +33,14 @@ class RunFolder:
         self.path = path
         self.ledger: Ledger | None = None
         self.resumed = False
+        self.counted = False
 
     def reserve(self, data: str, method: str, event: Event, covers: str) -> None:
         """Count this run in its ledger before it starts; a resumed run was counted already."""
         if self.ledger is not None:
             path = str(self.path.resolve())
             self.ledger.reserve(data, method, event, path, covers, resume=self.resumed)
+            self.counted = True
             book = str(self.ledger.path.resolve())
             files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simplexdp import checkpoint, runs
-from simplexdp.experiments import cluster, sweep
+from simplexdp.experiments import cluster, reproduce, sweep
 from simplexdp.settings import Settings
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `cluster`)")
@@ -119,3 +119,13 @@ def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(ValueError, match=r"pip install 'simplexdp\[cluster\]'"):
         cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0])
+
+
+@pytest.mark.parametrize(("device", "cards"), [("cuda", 1), ("cpu", 0)])
+def test_a_run_on_a_card_asks_ray_for_one(monkeypatch, tmp_path, device, cards):
+    asked = {}
+    monkeypatch.setattr(sweep, "paces", lambda todo: ([1.0] * len(todo), {}))
+    monkeypatch.setattr(cluster, "sweep", lambda *_, **given: asked.update(given) or sweep.Swept())
+    reproduce.reproduce("digits", ray=True, device=device, results=tmp_path, budget_minutes=1.0)
+    assert asked["gpus_each"] == cards
+    assert 0.5 < asked["budget_minutes"] <= 1.0

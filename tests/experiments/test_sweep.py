@@ -204,6 +204,13 @@ def test_the_estimate_grows_with_the_steps_and_says_hours():
     assert estimate.total([7200.0]) == "2.0 hours"
 
 
+def test_an_experiment_on_a_part_refuses_the_whole(small, tmp_path):
+    work = sweep.work_of(dataclasses.replace(small, records=7))[:1]
+    swept = go(work, tmp_path)
+    assert swept.finished == []
+    assert "trains on 7 records" in swept.failed[work[0].label]
+
+
 @pytest.mark.parametrize("method", ["certified", "gaussian-features"])
 def test_a_method_without_batches_is_timed_whole(method):
     """Its set-up must not be multiplied by steps or evaluations that it does not have."""

@@ -74,6 +74,21 @@ def test_user_features_by_name() -> None:
     np.testing.assert_allclose(out, 2.0)
 
 
+def test_user_features_are_not_taken_for_built_in_ones() -> None:
+    def columns(rows: np.ndarray) -> np.ndarray:
+        return rows
+
+    columns.__qualname__ = "columns"
+    assert not features.build(columns, (2,)).built_in
+    assert features.build("columns", (2,)).built_in
+
+
+def test_user_features_see_pixels_as_the_released_model_does() -> None:
+    rows = np.array([[0, 51], [255, 102]], dtype=np.uint8)
+    out = features.compute(rows, features.build(squares, (2,)))
+    np.testing.assert_allclose(out[:, :2], [[0.0, 0.2], [1.0, 0.4]], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
     [

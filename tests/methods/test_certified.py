@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import stats
 
 from simplexdp import data, methods, noise
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_delta, gaussian_epsilon
+from simplexdp.ledger import Ledger
 from simplexdp.methods import certified, exact_sums, linear, linear_rule, noisy_gd, whitening
 from simplexdp.settings import Settings
 
@@ -121,6 +123,14 @@ def test_the_noise_of_mean_and_moments_has_the_stated_law() -> None:
     off = change[np.triu_indices(60, 1)] / (sigma / math.sqrt(2))
     assert stats.kstest(off, "norm").pvalue > 1e-5
     del total
+
+
+def test_the_noise_of_the_mean_has_the_stated_law() -> None:
+    """KS at 1e-5, on a sum so large that the shrinkage does nothing."""
+    total = np.full(2000, 10**9, dtype=np.int64)
+    mean = whitening.release_mean(total, 300, 0.2, bits(4))
+    added = (mean - total * exact_sums.ROW_UNIT / 300) * 300 * 0.2 / whitening.ROW_BOUND
+    assert stats.kstest(added, "norm").pvalue > 1e-5
 
 
 def test_steps_draw_fresh_noise() -> None:
@@ -249,6 +259,29 @@ def test_bad_data_is_refused_before_any_bit_is_drawn(broken: str) -> None:
         linear.fit(rows, labels, 3, shape, rule, linear.spending(1.0, 1e-5, rule), refuse)
 
 
+@pytest.mark.parametrize("options", [{"clip": 40.0}, {"ridge": math.nan}, {"ridge": -1.0}])
+def test_bad_options_are_refused_before_any_bit_is_drawn(options: dict[str, float]) -> None:
+    rows, labels = blobs(50)
+
+    def refuse(count: int) -> np.ndarray:
+        raise AssertionError("noise was drawn")
+
+    rule = linear_rule.choose(50, 0.3, **options)
+    with pytest.raises(ValueError, match=r"clip|ridge"):
+        linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), refuse)
+
+
+@pytest.mark.parametrize("record", [[3e38] * 6, [3e38, -3e38] * 3])
+def test_one_record_that_overflows_the_whitening_moves_the_weights_no_further(
+    record: list[float],
+) -> None:
+    rows, labels = blobs(200)
+    rows[0] = record
+    rule = linear_rule.choose(200, calibrate_mu(1.0, 1e-5))
+    fitted = linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), bits())
+    assert np.abs(fitted.weights).max() < 1e3
+
+
 # --- the method ----------------------------------------------------------------------------
 
 
@@ -284,6 +317,8 @@ def test_a_run_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({"augment": ("flip",)}, "no augmentation"),
         ({"batch_size": 64}, "all records"),
         ({"options": {"clip": 0.0}}, "clip"),
+        ({"options": {"clip": "half"}}, "give a number"),
+        ({"options": {"mean_share": None}}, "give a number"),
         ({"options": {"features": "wavelets"}}, "unknown features"),
     ],
 )
@@ -291,3 +326,44 @@ def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None
     settings = Settings(data="digits", method="certified", **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=words):
         certified.train(settings, data.load("digits"), None)
+
+
+def bytes_over_eight(batch: np.ndarray) -> np.ndarray:
+    return batch.reshape(len(batch), -1) / 8
+
+
+def test_a_model_on_user_features_of_pixels_scores_as_it_is_released() -> None:
+    digits = data.load("digits")
+    train, test = (
+        replace(split, inputs=((split.inputs + 1) * 127.5).astype(np.uint8))
+        for split in (digits.train, digits.test)
+    )
+    pixels = replace(digits, train=train, test=test)
+    name = f"{__name__}:{bytes_over_eight.__name__}"
+    settings = Settings(method="certified", epsilon=50.0, seed=0, options={"features": name})
+    outcome = certified.train(settings, pixels, None)
+    with torch.no_grad():
+        logits = outcome.model(data.to_model_input(torch.from_numpy(test.inputs)))
+    right = float((logits.argmax(1).numpy() == test.labels).mean())
+    assert right == pytest.approx(outcome.accuracy, abs=1e-9)
+    assert outcome.statement.assumptions[0].holds is None
+
+
+def test_an_interrupted_run_that_was_counted_leaves_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its budget is in the ledger, so the folder that the ledger names must not vanish."""
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(certified.linear, "fit", interrupted)
+    book = Ledger(tmp_path / "ledger.jsonl")
+    settings = Settings(data="digits", method="certified", epsilon=1.0, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        methods.run(settings, tmp_path / "run", ledger=book)
+    assert (tmp_path / "run" / "run.json").is_file()
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    with pytest.raises(KeyboardInterrupt):
+        methods.run(settings, tmp_path / "uncounted")
+    assert not (tmp_path / "uncounted").exists()

@@ -16,6 +16,7 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models
+from simplexdp.experiments import recipes
 from simplexdp.methods import dpsgd, dpsgd_step
 from simplexdp.methods.dpsgd_step import Recipe
 from simplexdp.settings import Settings
@@ -206,11 +207,63 @@ def test_batch_norm_is_refused_or_replaced_when_asked() -> None:
     assert not models.has_batch_norm(fixed)
 
 
+class Centred(nn.Module):
+    """Subtracts the mean of the batch, which no layer's type gives away."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(math.prod(shape), classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten(1)
+        out: torch.Tensor = self.layer(flat - flat.mean(0) if self.training else flat)
+        return out
+
+
+class Remembering(nn.Module):
+    """Keeps a running mean of its inputs in a layer that has no parameters."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.norm = nn.InstanceNorm2d(shape[0], track_running_stats=True)
+        self.layer = nn.Linear(math.prod(shape), classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(self.norm(x).flatten(1))
+        return out
+
+
+class Buffered(Centred):
+    """Has a constant buffer beside its parameters, which Opacus does not take."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.layer.register_buffer("constant", torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x.flatten(1))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [(Centred, "depends on the others"), (Remembering, "statistics"), (Buffered, "Opacus")],
+)
+def test_networks_that_clipping_cannot_bound_are_refused(network: type, words: str) -> None:
+    name = f"{__name__}:{network.__name__}"
+    settings = Settings(data="digits", method="dpsgd", model=name, epsilon=8.0, steps=2)
+    with pytest.raises(ValueError, match=words):
+        dpsgd.train(settings, data.load("digits"), None)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"options": {"clip": 0.0}}, "clip"),
         ({"options": {"momentum": 1}}, "does not know"),
+        ({"options": {"rescale_to_unit_norm": "False"}}, "true or false"),
+        ({"options": {"replace_batch_norm": "no"}}, "true or false"),
+        ({"options": {"microbatch": 0}, "epsilon": 8.0, "steps": 10}, "at least 1 record"),
         ({"options": {"augmentation_multiplicity": 4}}, "needs augmentations"),
         ({"options": {"weight_average": 1.0}}, "weight_average"),
         ({"options": {"noise_multiplier": 0.3}, "steps": 50}, "above the budget"),
@@ -251,6 +304,37 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
     again, _ = methods.run(settings, tmp_path / "again")
     for a, b in zip(outcome.model.parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["de2022-wrn-16-4-eps1", "de2022-wrn-40-4-eps1"])
+def test_the_recipe_of_de_et_al_at_a_small_size(name: str) -> None:
+    """The whole network with all options of the recipe; fewer records, copies and steps."""
+    images = np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16), dtype=np.uint8)
+    split = data.Split(images, (np.arange(40) % 10).astype(np.int64))
+    small = data.Dataset("images", split, split, None, tuple("abcdefghij"))
+    settings = recipes.settings(
+        name, batch_size=4, steps=2, seed=1, options={"augmentation_multiplicity": 2}
+    )
+    outcome = dpsgd.train(settings, small, None)
+    before = models.build(str(settings.model), (3, 16, 16), 10, settings.norm)
+    assert [p.shape for p in outcome.model.parameters()] == [p.shape for p in before.parameters()]
+    assert all(bool(torch.isfinite(p).all()) for p in outcome.model.parameters())
+    assert outcome.statement.mechanism["augmentation_multiplicity"] == 2
+    assert outcome.statement.epsilon is not None
+    assert outcome.statement.epsilon <= settings.epsilon
+    # Noise of σ/4 = 2.5 a step at a rate of 2: the biases of the last layer, which begin at most
+    # 1/√256 from 0, are far away now.
+    assert float(list(outcome.model.parameters())[-1].detach().abs().max()) > 0.5
+
+
+def test_floats_are_augmented_as_they_are() -> None:
+    """Values outside [-1, 1] must not go through bytes."""
+    inputs = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 5
+    chosen = recipe(copies=2, augmentations=("horizontal_flip",), pixels=False)
+    copies, _ = dpsgd_step.copies_of(inputs, torch.zeros(3, dtype=torch.int64), chosen, rng(5))
+    for index, one in enumerate(copies):
+        own = inputs[index // 2]
+        assert torch.equal(one, own) or torch.equal(one, own.flip(2))
 
 
 def test_digits_are_learned_at_a_large_budget() -> None:

@@ -83,6 +83,21 @@ def test_one_adversarial_record_moves_the_sum_by_at_most_the_clip(
         assert squared <= (clip / UNIT) ** 2
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_contributes_nothing(value: float) -> None:
+    """One record's overflow must not reach the sum of the others."""
+    x, p = rows(20, 4), residuals(20, 3)
+    want = exact_sums.gradient_sum(exact_sums.quantize(x, 4.0), lambda block, where: p[where], 0.5)
+    worse, torn = torch.cat([x, rows(1, 4)]), torch.cat([p, residuals(1, 3)])
+    for broken in (worse, torn):
+        kept = broken[-1].clone()
+        broken[-1] = value
+        whole = exact_sums.quantize(worse, 4.0)
+        got = exact_sums.gradient_sum(whole, lambda block, where: torn[where], 0.5)
+        np.testing.assert_array_equal(got, want)
+        broken[-1] = kept
+
+
 def test_clipping_is_close_to_exact_clipping() -> None:
     """The whole numbers follow the real clipped gradients, to the units and no further."""
     p, x = residuals(400, 4), rows(400, 6, scale=1.0)

@@ -115,9 +115,13 @@ def test_a_generous_budget_learns_digits_and_the_model_reloads(tmp_path: Path) -
         ({"options": {"dimensions": 0}}, "dimensions"),
         ({"options": {"depth": 1}}, "does not know"),
         ({"model": "mlp"}, "--model"),
+        ({"lr": 0.1}, "--lr"),
         ({"steps": 10}, "no steps"),
+        ({"options": {"layer": "0"}}, "trained form"),
+        ({"options": {"form": "trained", "layer": "stem"}, "model": "mlp"}, "no layer 'stem'"),
         ({"options": {"form": "trained", "features": "auto"}}, "fixed form"),
         ({"options": {"form": "trained", "clip": 0.0}}, "clip"),
+        ({"options": {"form": "trained", "clip": math.inf}}, "clip"),
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
@@ -137,7 +141,19 @@ def test_features_are_clipped_and_noised() -> None:
 
 def test_a_model_without_a_linear_layer_is_refused() -> None:
     with pytest.raises(ValueError, match="no linear layer"):
-        trained_features.last_linear(nn.Conv2d(1, 1, 1))
+        trained_features.layer_above(nn.Sequential(nn.Conv2d(1, 1, 1)), None)
+
+
+def test_noise_goes_below_the_layer_that_is_named() -> None:
+    """Images of features too: all numbers of a record are clipped and noised together."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 2, 3), nn.Flatten(), nn.Linear(32, 3))
+    assert trained_features.layer_above(model, "1") is model[1]
+    assert trained_features.layer_above(model, None) is model[3]
+    maps = torch.randn(500, 4, 6, 6, generator=torch.Generator().manual_seed(1)) * 9
+    out = trained_features.noisy(maps, 2.0, 1.5, np.random.default_rng(3))
+    bare = maps * (2.0 / maps.flatten(1).norm(dim=1)).clamp_max(1.0).view(-1, 1, 1, 1)
+    assert out.shape == maps.shape
+    assert stats.kstest(((out - bare) / 3.0).numpy().ravel(), "norm").pvalue > 1e-5
 
 
 def test_trained_form_does_not_claim_the_weights() -> None:
@@ -147,6 +163,9 @@ def test_trained_form_does_not_claim_the_weights() -> None:
         None,
     )
     assert not outcome.statement.covers_weights
+    assert not outcome.statement.covers_draws
+    assert "under assumptions that this run breaks" in outcome.statement.headline()
+    assert any("Hidden participation" in a.text for a in outcome.statement.assumptions)
     assert any("released weights" in text for text in outcome.statement.does_not_cover)
     assert outcome.statement.epsilon is not None
     assert outcome.statement.epsilon <= 8.0

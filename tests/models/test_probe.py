@@ -74,6 +74,7 @@ def test_modes_buffers_and_random_state_are_restored() -> None:
     state = torch.get_rng_state()
     models.check(model, SHAPE, 3)
     assert models.couples_records(model, SHAPE)
+    assert models.writes_buffers(model, SHAPE)
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), state)
     for name, value in model.state_dict().items():
@@ -107,6 +108,12 @@ def test_batch_norm_is_found_at_any_depth(layer: nn.Module, found: bool) -> None
 def test_a_coupling_without_a_batch_norm_module_is_found() -> None:
     assert not models.has_batch_norm(Functional())
     assert models.couples_records(Functional(), SHAPE)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_running_statistics_are_found(tracked: bool) -> None:
+    norm = nn.InstanceNorm2d(SHAPE[0], track_running_stats=tracked)
+    assert models.writes_buffers(nn.Sequential(norm, nn.Flatten()), SHAPE) is tracked
 
 
 def test_dropout_alone_is_no_coupling() -> None:

@@ -56,9 +56,13 @@ def results(tmp_path: Path) -> Path:
         found.append(made_up(cell.settings, "sampling-rate", 0.8))
     for record in found:
         records.write(record, folder)
-    bounds = {"canary": {"epsilon_lower": 4.5}, "membership": {"epsilon_lower": 0.2}}
-    row = {"method": "dirichlet", "claimed_epsilon": 1.0, "covers_weights": False, **bounds}
+    found = {"canary": {"epsilon_lower": 4.5}, "membership": {"epsilon_lower": None, "auc": 0.514}}
+    row = {"method": "dirichlet", "claimed_epsilon": 1.0, "covers_weights": False, **found}
+    pairs = {"canary": {"epsilon_lower": 1.5, "claim": {"epsilon": 2.15}}}
+    linear = {"method": "certified", "claimed_epsilon": 1.0, "covers_weights": True, **pairs}
+    none = {"canary": {"epsilon_lower": 3.01, "claim": {"epsilon": None}}}
+    plain = {"method": "plain", "claimed_epsilon": None, "covers_weights": False, **none}
     (folder / "audit").mkdir()
-    audit = {"data": "digits", "confidence": 0.95, "rows": [row]}
+    audit = {"data": "digits", "confidence": 0.95, "rows": [row, linear, plain]}
     (folder / "audit/digits.json").write_text(json.dumps(audit))
     return folder

@@ -53,3 +53,10 @@ def test_bad_paths_are_refused_before_anything_is_computed(tmp_path):
         plot_accountants(tmp_path / "chart.txt")
     with pytest.raises(ValueError, match="no folder"):
         plot_accountants(tmp_path / "none" / "chart.png")
+
+
+def test_the_chart_says_what_its_figures_rest_on(tmp_path):
+    path = plot_accountants(tmp_path / "chart.svg", steps=100, points=2)
+    text = path.read_text()
+    assert "not yet peer" in text
+    assert "at most the draws" in text

@@ -79,6 +79,8 @@ def test_pictures_are_embedded(results, tmp_path):
     (tmp_path / "pictures/one-record.png").write_bytes(b"\x89PNG")
     found = page.gathered(results, tmp_path / "pictures")["pictures"]
     assert found == [{"caption": "one record", "source": "data:image/png;base64,iVBORw=="}]
+    with pytest.raises(ValueError, match="no folder of pictures"):
+        page.gathered(results, tmp_path / "nowhere")
 
 
 def test_it_loads_without_errors_and_draws(dom):
@@ -91,15 +93,21 @@ def test_it_loads_without_errors_and_draws(dom):
     assert charts.count('class="line ours"') == 4
     assert charts.count('class="line published"') == 2
     assert accuracy.count('class="band"') >= 2
-    assert "81.02 ± 5.91" in accuracy
+    assert "81.02 ± 5.91 % (5 runs)" in accuracy
+    assert "DP-SGD, tanh-cnn, Papernot et al. 2021, ε = 2.7: 86.10 %<" in accuracy  # runs unsaid
     rates = section(html, "learning-rate")
     assert rates.count("<svg") >= 2 + 9
     assert "in the place of the paper's CIFAR10" in rates
     assert section(html, "mechanism").count('class="line') == 4
     assert "at most the draws, not the weights" in section(html, "methods")
     audits = section(html, "audits")
-    assert '<td class="number no">4.50</td>' in audits  # above the claim of 1
-    assert '<td class="number yes">0.20</td>' in audits
+    assert '<td class="number no">4.50 / 1.00</td>' in audits  # above the claim of 1
+    # held against the claim for pairs, which is above the one for a record in or out
+    assert '<td class="number yes">1.50 / 2.15</td>' in audits
+    assert '<td class="number">3.01</td>' in audits  # nothing is claimed, nothing is judged
+    assert "0.514" in audits
+    assert "Every point of ours comes from a recorded run" in html
+    assert "yes, with fixed features" in section(html, "covers")
     assert section(html, "tables").count("<details>") >= 5
 
 

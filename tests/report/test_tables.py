@@ -77,7 +77,7 @@ def test_every_table_can_be_written(name, results):
 
 
 def test_an_unknown_table_lists_those_there_are(results):
-    with pytest.raises(ValueError, match=r"no table 'nine'; use one of readme, cifar10"):
+    with pytest.raises(ValueError, match=r"no table 'nine'; use one of cifar10"):
         tables.make("nine", results)
     with pytest.raises(ValueError, match="there is no results folder"):
         tables.make("mnist", results / "nowhere")

@@ -19,6 +19,8 @@ __all__ = ["app", "budget", "data", "main", "studies", "train"]
 # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
 CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 
 def main() -> None:
     """Entry point: every foreseen failure is one line on standard error and exit code 2."""
@@ -27,12 +29,25 @@ def main() -> None:
     except typer.Exit as stop:
         code = stop.exit_code
     except CommandLineError as error:
-        code = _fail(error.format_message())
+        code = _help(error) or _fail(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
-        code = _fail("interrupted; a run that was begun goes on with --resume --out FOLDER")
+        code = INTERRUPTED
     except (ValueError, OSError) as error:
         code = _fail(str(error))
+    if code == INTERRUPTED:
+        code = _fail(
+            "interrupted; reproduce goes on when the same command is given again, "
+            "and a training with --resume --out FOLDER"
+        )
     sys.exit(code or 0)
+
+
+def _help(error: Any) -> int:
+    """Where no command was given, its help as it stands, and exit code 2; else 0."""
+    if type(error).__name__ != "NoArgsIsHelpError":
+        return 0
+    print(error.format_message(), file=sys.stderr)
+    return 2
 
 
 def _fail(message: str) -> int:

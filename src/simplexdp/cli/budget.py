@@ -33,7 +33,16 @@ def calibrate(
         steps=steps,
     )
     _emit_cost(
-        found.r, found.epsilon, found.order, delta, alpha, sample_rate, steps, accountant, as_json
+        found.r,
+        rounded_down(found.r, 6),  # what is shown must meet the budget too
+        found.epsilon,
+        found.order,
+        delta,
+        alpha,
+        sample_rate,
+        steps,
+        accountant,
+        as_json,
     )
 
 
@@ -58,11 +67,23 @@ def account(
     cost = accounting.account(
         accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta
     )
-    _emit_cost(r, cost.epsilon, cost.order, delta, alpha, sample_rate, steps, accountant, as_json)
+    _emit_cost(
+        r,
+        str(r),
+        cost.epsilon,
+        cost.order,
+        delta,
+        alpha,
+        sample_rate,
+        steps,
+        accountant,
+        as_json,
+    )
 
 
 def _emit_cost(
     r: float,
+    shown: str,
     epsilon: float,
     order: int | None,
     delta: float,
@@ -84,7 +105,7 @@ def _emit_cost(
         "order": order,
     }
     text = (
-        f"r = {rounded_down(r, 6)} costs ε = {rounded_up(epsilon, 6)} at δ = {delta:g} "
+        f"r = {shown} costs ε = {rounded_up(epsilon, 6)} at δ = {delta:g} "
         f"({known.title}; relation: {known.relation})\n"
         "It bounds the draws, not the weights trained with them, and only if:\n"
         + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(alpha))
@@ -106,11 +127,11 @@ def ledger(
 ) -> None:
     """What has been spent on a data set, and the budget that must not be exceeded."""
     book = ledgers.Ledger(path or ledgers.default_path())
+    chosen = [_known(data, book)] if data is not None else book.data_sets()
     if set_budget is not None:
         if data is None:
             raise ValueError("--set-budget needs a data set; name it with --data")
-        book.set_budget(ledgers.identity(data), set_budget, delta)
-    chosen = [ledgers.identity(data)] if data is not None else book.data_sets()
+        book.set_budget(chosen[0], set_budget, delta)
     totals = [book.spent(name, delta) for name in chosen]
     record: dict[str, Any] = {
         "ledger": str(book.path),
@@ -123,3 +144,16 @@ def ledger(
     }
     lines = [line for total in totals for line in ledgers.describe(total)]
     emit(record, as_json, "\n".join(lines) or "Nothing has been spent: the ledger is empty.")
+
+
+def _known(data: str, book: ledgers.Ledger) -> str:
+    """The ledger's name of a data set; a slip of the pen would set a budget that nothing meets."""
+    from ..data import names
+
+    found = ledgers.identity(data)
+    if found in names() or found in book.data_sets() or Path(found).exists():
+        return found
+    raise ValueError(
+        f"no data set {data!r} and no such file: name your own by its path, or use one of "
+        f"{', '.join(names())}"
+    )

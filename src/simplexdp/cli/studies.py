@@ -54,6 +54,8 @@ def compare(
     out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"
     if out.exists():
         raise ValueError(f"{out} exists; choose another folder with --out")
+    if plot is not None:
+        comparison.check_picture(plot)
     rows = comparison.compare(
         settings,
         out,
@@ -75,8 +77,8 @@ def compare(
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="A table or figure of the paper; any name lists them.")
-    ],
+        str, typer.Argument(help="A table or figure of the paper; without it they are listed.")
+    ] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 1,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Only these budgets; may be given several times.")
@@ -128,6 +130,8 @@ def reproduce(
         show_progress=not quiet,
     )
     emit(summary, as_json, reproduction.text_of(summary))
+    if summary.get("failed"):
+        raise typer.Exit(2)  # the reasons are on standard error
 
 
 @app.command()

@@ -20,9 +20,11 @@ RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0
 
 
-def train_one(settings: dict[str, Any], key: str, experiment: str, run_root: str) -> dict[str, Any]:
+def train_one(
+    settings: dict[str, Any], key: str, experiment: str, size: int | None, run_root: str
+) -> dict[str, Any]:
     """One run on a worker, from the start or from where a dead worker left it; its record."""
-    work = Work(key, experiment, key, Settings.from_json(settings))
+    work = Work(key, experiment, key, Settings.from_json(settings), size)
     return records.record_of_run(train(work, Path(run_root), loader()), experiment)
 
 
@@ -72,7 +74,8 @@ def _sweep(
     swept = Swept()
     task = ray.remote(max_retries=RETRIES, **needs)(train_one)
     waiting = {
-        task.remote(w.settings.to_json(), w.key, w.experiment, str(run_root)): w for w in todo
+        task.remote(w.settings.to_json(), w.key, w.experiment, w.records, str(run_root)): w
+        for w in todo
     }
     with bar(sum(seconds.values()), show_progress) as advance:
         while waiting and (deadline is None or time.monotonic() < deadline):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,11 @@ def reproduce(
 ) -> dict[str, Any]:
     """Fill a table or figure of the paper; what is there already is not made again."""
     if name not in names():
-        raise ValueError(f"no table or figure {name!r}: use one of {', '.join(names())}")
+        problem = f"no table or figure {name!r}" if name else "name a table or figure"
+        raise ValueError(f"{problem}: use one of {', '.join(names())}")
+    if budget_minutes is not None and not 0 < budget_minutes < math.inf:
+        raise ValueError(f"budget-minutes is {budget_minutes:g}; give a positive number")
+    began = time.monotonic()
     if name in computed.names():
         paths = table.save(computed.compute(name), results / "tables")
         return {"name": name, "computed": True, "files": [str(path) for path in paths]}
@@ -63,16 +69,24 @@ def reproduce(
         _say(
             f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
         )
-        seconds, _ = local.paces(todo)
-        _say(f"{name}: about {estimate.total(seconds)} on one process of this machine")
+        seconds, untimed = local.paces(todo)
+        timed = f"about {estimate.total(seconds)} on one process of this machine"
+        if untimed:
+            timed += f", without {len(untimed)} of the runs, which could not be timed"
+        _say(f"{name}: {timed}")
         backend: Any = cluster.sweep if ray else local.sweep
-        extra = {"address": ray_address} if ray else {}
+        # Ray hides the graphics cards from a task that does not ask for one.
+        gpus = 1 if device.startswith("cuda") else 0
+        extra = {"address": ray_address, "gpus_each": gpus} if ray else {}
+        left = None
+        if budget_minutes is not None:  # the timing has taken its part
+            left = budget_minutes - (time.monotonic() - began) / 60
         swept = backend(
             todo,
             results,
             run_root,
             seconds_each=seconds,
-            budget_minutes=budget_minutes,
+            budget_minutes=left,
             show_progress=show_progress,
             **extra,
         )
@@ -100,7 +114,6 @@ def text_of(summary: dict[str, Any]) -> str:
         "being made by another sweep": summary["elsewhere"],
     }
     lines = [f"{len(found):4d} {name}" for name, found in counts.items() if found]
-    lines += [f"failed: {label}: {reason}" for label, reason in summary["failed"].items()]
     if summary["left"] or summary["failed"]:
         lines.append("Give the same command again to go on; what is finished is kept.")
     return "\n".join([f"{summary['name']}:", *lines])

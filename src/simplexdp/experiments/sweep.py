@@ -35,6 +35,7 @@ class Work:
     experiment: str
     label: str
     settings: Settings
+    records: int | None = None  # of the training set, where the experiment is about so many
 
 
 @dataclass
@@ -93,7 +94,8 @@ def work_of(
             settings = dataclasses.replace(cell.settings, seed=seed, **(over or {}))
             label = f"{cell.row}, {cell.column}, seed {seed}"
             key = identity.key(settings)
-            found.setdefault(key, Work(key, experiment.name, label, settings))
+            work = Work(key, experiment.name, label, settings, experiment.records)
+            found.setdefault(key, work)
     return list(found.values())
 
 
@@ -106,6 +108,11 @@ def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) 
         if path.exists() and not any(path.iterdir()):
             path.rmdir()  # killed before the configuration was written
         dataset = load(work.settings)
+        if work.records not in (None, len(dataset.train)):
+            raise ValueError(
+                f"{work.experiment} trains on {work.records} records, and the data at hand has "
+                f"{len(dataset.train)}; give the part of it with --data-dir"
+            )
         return methods.run(work.settings, path, resume=path.exists(), dataset=dataset)[1]
 
 
@@ -124,7 +131,8 @@ def sweep(
     deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     with bar(sum(seconds_each), show_progress) as advance:
         for number, (work, seconds) in enumerate(zip(todo, seconds_each, strict=True)):
-            advance(0.0, f"{number + 1}/{len(todo)} {work.label}")
+            to_go = estimate.total(seconds_each[number:])
+            advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
             try:
                 with time_limit(deadline):
                     folder = train(work, run_root, load)

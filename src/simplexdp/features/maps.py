@@ -37,6 +37,7 @@ class FeatureMap:
     channels: int
     positions: int
     stored: bool
+    built_in: bool = True  # False for the user's own, of which nothing is known
 
     @property
     def width(self) -> int:
@@ -47,7 +48,8 @@ def build(name: str | RowMap, input_shape: tuple[int, ...]) -> FeatureMap:
     """The map of this name for records of this shape; "auto" is scattering for images.
 
     A name with a colon, "package.module:function", is the user's own function from an array
-    (N, …) to an array (N, d); it must treat every record by itself and not read the private data.
+    (N, …), in single precision and with pixels in [0, 1], to an array (N, d); it must treat every
+    record by itself and not read the private data.
     """
     if callable(name):
         return _user(getattr(name, "__qualname__", "function"), name, input_shape)
@@ -118,7 +120,8 @@ def _random(inputs: int) -> FeatureMap:
 
 def _user(name: str, function: Any, shape: tuple[int, ...]) -> FeatureMap:
     def apply(batch: torch.Tensor) -> torch.Tensor:
-        out = torch.as_tensor(np.asarray(function(batch.numpy())))
+        # The released model has its pixels in [0, 1] too, whatever they were stored as.
+        out = torch.as_tensor(np.asarray(function(as_float(batch).numpy())))
         if out.ndim != 2 or len(out) != len(batch):
             raise ValueError(
                 f"the features {name!r} turned {len(batch)} records into an array of shape "
@@ -128,4 +131,4 @@ def _user(name: str, function: Any, shape: tuple[int, ...]) -> FeatureMap:
 
     # A row of zeros: the width is found without reading any record.
     width = apply(torch.zeros(1, *shape)).shape[1]
-    return FeatureMap(name, apply, width, 1, stored=False)
+    return FeatureMap(name, apply, width, 1, stored=False, built_in=False)

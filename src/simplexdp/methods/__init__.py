@@ -24,7 +24,7 @@ METHODS = {
     "plain": "plain",
 }
 
-SEVERAL_PROCESSES = ("dirichlet", "plain")  # what torchrun can train
+SEVERAL_PROCESSES = ("dirichlet", "dpsgd", "plain")  # what torchrun can train
 
 
 class Method(Protocol):
@@ -109,8 +109,9 @@ def _run(
     try:
         outcome = train(settings, dataset, folder, show_progress)
     except BaseException:
-        # Stopped before the first step: nothing was spent, so nothing is left behind.
-        if not resume and distributed.is_first() and not folder.checkpoint.exists():
+        # Stopped before anything was spent: nothing is left behind.
+        begun = folder.checkpoint.exists() or folder.counted
+        if not resume and distributed.is_first() and not begun:
             folder.discard()
         raise
     if distributed.is_first():

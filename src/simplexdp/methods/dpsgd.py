@@ -8,7 +8,8 @@ Formal guarantee
     from the PRV accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
-    public n·q and never by the size of the batch; batch normalisation is refused.
+    public n·q and never by the size of the batch; batch normalisation, and whatever else is seen
+    to mix records or to keep statistics of them in buffers, is refused.
     Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
     protected against attacks on its lowest bits as that of ``certified`` is.
 """
@@ -22,6 +23,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 from opacus.accountants import PRVAccountant
 from opacus.grad_sample import GradSampleModule
 from opacus.validators import ModuleValidator
@@ -114,11 +116,13 @@ def train(
     seed = distributed.agree(seed_of(loop_settings, run))
     name, model = model_for(settings, dataset, seed, channels_last=False)
     model = without_batch_norm(model, bool(options["replace_batch_norm"]))
+    check_separate(model, dataset.input_shape)
     noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
     recipe = recipe_of(settings, options, noise_multiplier, batch_size, model)
+    recipe = replace(recipe, pixels=dataset.train.inputs.dtype == np.uint8)
     lr = settings.lr or default_rate(settings.optimizer, recipe)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
-    hooked = GradSampleModule(model, batch_first=True, loss_reduction="sum")
+    hooked = with_gradients_by_record(model)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
@@ -186,6 +190,9 @@ def checked_options(settings: Settings) -> dict[str, Any]:
         "replace_batch_norm": False,
         **settings.options,
     }
+    for name in ("rescale_to_unit_norm", "replace_batch_norm"):
+        if not isinstance(options[name], bool):
+            raise ValueError(f"the option {name} is {options[name]!r}; give true or false")
     if not (float(options["clip"]) > 0 and math.isfinite(float(options["clip"]))):
         raise ValueError(f"the clip is {options['clip']}; it must be positive")
     if int(options["augmentation_multiplicity"]) < 1:
@@ -208,6 +215,28 @@ def without_batch_norm(model: nn.Module, replace_it: bool) -> nn.Module:
         )
     fixed: nn.Module = ModuleValidator.fix(model)
     return fixed
+
+
+def check_separate(model: nn.Module, input_shape: tuple[int, ...]) -> None:
+    """Refuse a network of the user's own that is seen to mix records or to keep statistics."""
+    if models.couples_records(model, input_shape):
+        raise ValueError(
+            "in training the model's output for one record depends on the others of its batch, so "
+            "clipping cannot bound what one record does; use a network that treats each by itself"
+        )
+    if models.writes_buffers(model, input_shape):
+        raise ValueError(
+            "the model keeps statistics of its inputs in its buffers, which would be released "
+            "without noise; switch them off (track_running_stats=False)"
+        )
+
+
+def with_gradients_by_record(model: nn.Module) -> GradSampleModule:
+    """Opacus' hooks on the model, or its reason why there can be none."""
+    try:
+        return GradSampleModule(model, batch_first=True, loss_reduction="sum")
+    except NotImplementedError as error:
+        raise ValueError(f"Opacus does not take this model: {error}") from error
 
 
 def noise_for(
@@ -241,7 +270,8 @@ def recipe_of(
     size = sum(p.numel() for p in trainable(model))
     numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
     fitting = max(FEWEST_AT_ONCE, numbers // (size * copies))
-    microbatch = int(options["microbatch"] or min(fitting, batch_size))
+    given = options["microbatch"]
+    microbatch = min(fitting, batch_size) if given is None else int(given)
     if microbatch < 1:
         raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")
     return Recipe(
@@ -291,11 +321,15 @@ def statement(
         covers_weights=True,
         covers=("the released weights, the weights of every step, and averages of them",),
         does_not_cover=(
-            "The test accuracies in the metrics, where the test set is private too.",
+            "The test and validation accuracies, where those records are private too.",
             "Any use of the labels, the number of records or the class counts: these are public.",
         ),
         assumptions=(
-            Assumption("A record's gradient depends on that record alone (no batch norm).", True),
+            Assumption(
+                "A record's gradient depends on that record alone (no batch norm).",
+                # Of a network of the user's own, a probe only shows no coupling.
+                holds=None if ":" in (settings.model or "") else True,
+            ),
             Assumption("It is hidden which records each batch holds.", None),
             *common_assumptions(settings.seed is not None, dataset.computed_from_data),
         ),

@@ -33,6 +33,7 @@ class Recipe:
     copies: int
     augmentations: tuple[str, ...]
     microbatch: int
+    pixels: bool = True  # inputs are stored as bytes, and scaled to [-1, 1]
 
 
 def clipped_sum(
@@ -82,9 +83,9 @@ def copies_of(
     """Each record as many times as asked for, each copy augmented by its own draw."""
     if not recipe.augmentations:
         return inputs, labels
-    repeated = inputs.repeat_interleave(recipe.copies, dim=0)
-    # Back to the stored form, in which zero is black, as the augmentation expects it.
-    stored = ((repeated * 0.5 + 0.5) * 255.0).round().to(torch.uint8)
+    stored = inputs.repeat_interleave(recipe.copies, dim=0)
+    if recipe.pixels:  # back to bytes, in which zero is black, as the augmentation expects it
+        stored = ((stored * 0.5 + 0.5) * 255.0).round().to(torch.uint8)
     return (
         training.to_network(augment(stored, recipe.augmentations, rng), channels_last=False),
         labels.repeat_interleave(recipe.copies, dim=0),

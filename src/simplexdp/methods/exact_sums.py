@@ -14,7 +14,8 @@ Formal guarantee
     Argument: every entry of a term is at most its Frobenius norm, so a block of B records has
     partial sums of at most B·clip (or B·bound²) in integer units; B is chosen from that. Norms of
     whole numbers are computed in double precision and compared with a margin of 1e-9, far above
-    their rounding error.
+    their rounding error. A row or coefficient that is not finite (the overflow of one record in
+    what comes before) counts as zero, so that it cannot reach the sums of the others.
     Assumption: the processor's arithmetic is IEEE 754, in single precision too (no TF32).
 """
 
@@ -66,14 +67,14 @@ def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) 
         scaled = rows[where].float() / ROW_UNIT
         whole = scaled.round()
         length = _norm(whole)
-        over = length > bound * MARGIN / ROW_UNIT
+        over = ~(length <= bound * MARGIN / ROW_UNIT)  # true for NaN too
         if bool(over.any()):
             # Truncation never lengthens a row, so a row scaled below the bound stays below it.
             # In double precision even the largest single has a finite norm.
             exact = rows[where][over].double() / ROW_UNIT
             size = exact.norm(dim=1, keepdim=True)
             short = exact * (bound * (1 - 1e-6) / ROW_UNIT / size).clamp_max(1.0)
-            whole[over] = short.trunc().float()
+            whole[over] = torch.where(size.isfinite(), short, 0.0).trunc().float()
             length = _norm(whole)
         integers[where], norms[where] = whole, length * ROW_UNIT
     return Rows(integers, norms, bound)
@@ -92,6 +93,7 @@ def clipped_coefficients(
     product of the two norms; no per-record gradient is ever formed.
     """
     exact = coefficients.double()
+    exact = torch.where(exact.isfinite(), exact, 0.0)
     size = exact.norm(dim=1) * norms
     factor = (clip / size.clamp_min(1e-300)).clamp_max(1.0) * (1 - 1e-6)
     scaled = exact * (factor / COEFFICIENT_UNIT)[:, None]
@@ -174,6 +176,11 @@ def blocks(source: NDArray[Any]) -> Iterator[torch.Tensor]:
     """Blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
     for first in range(0, len(source), STRIDE):
         yield torch.from_numpy(np.array(source[first : first + STRIDE], dtype=np.float32))
+
+
+def check_clip(clip: float, records: int) -> None:
+    """Refuse a clip for which ``gradient_sum`` over so many records would not be exact."""
+    _block_size(clip / UNIT, records)
 
 
 def _block_size(term: float, records: int) -> int:

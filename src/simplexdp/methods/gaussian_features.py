@@ -2,8 +2,9 @@
 
 Two forms. ``fixed`` (the default): features are a fixed map of each record, clipped, and noise is
 added to them once; whatever is trained above the noise sees nothing else of the inputs.
-``trained``: the noise is added to a network's last features in every step, and what is below it
-trains too. Of the published method only the idea is known here; this is no reproduction of it.
+``trained``: the noise is added to the features below a chosen layer of a network in every step, and
+what is below it trains too. Of the published method only the idea is known here; this is no
+reproduction of it.
 
 Formal guarantee
     fixed: every record's features, clipped to norm ``clip``, are released once with noise σ·clip.
@@ -30,11 +31,11 @@ from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
-from .certified import BUILT_IN, FeatureLinear, has_pixels, noise_bits
+from .certified import FeatureLinear, has_pixels, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
 from .outcome import Outcome, refuse_options, reserve
 
-OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip")
+OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip", "layer")
 FORMS = ("fixed", "trained")
 # Noise falls on every coordinate: a public random projection keeps few of them.
 DIMENSIONS = 128
@@ -107,7 +108,11 @@ def head(
 
 def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | None) -> Outcome:
     began = time.monotonic()
-    for given, name in ((settings.model, "--model"), (settings.batch_size, "--batch-size")):
+    for given, name in (
+        (settings.model, "--model"),
+        (settings.batch_size, "--batch-size"),
+        (settings.lr, "--lr"),
+    ):
         if given is not None:
             raise ValueError(f"the fixed form of gaussian-features takes no {name}; leave it out")
     if settings.augment or settings.steps is not None or settings.epochs is not None:
@@ -115,6 +120,8 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     if distributed.world() > 1:
         raise ValueError("gaussian-features trains in one process; start it without torchrun")
     options = settings.options
+    if "layer" in options:
+        raise ValueError("the option layer belongs to the trained form; leave it out")
     relation = str(options.get("relation", "zero-out"))
     if relation not in SENSITIVITY:
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(SENSITIVITY)}")
@@ -221,11 +228,12 @@ def _statement(
         does_not_cover=(
             "Any use of the labels, the number of records or the class counts: these are public.",
             "The cached features, which are as private as the inputs.",
+            "The test and validation accuracies, where those records are private too.",
         ),
         assumptions=(
             Assumption(
                 "Features are a fixed function of one record, not fitted to the private data.",
-                holds=True if feature_map.name.split("-")[0] in BUILT_IN else None,
+                holds=True if feature_map.built_in else None,
             ),
             *common_assumptions(settings.seed is not None, dataset.computed_from_data),
         ),

@@ -106,7 +106,7 @@ def fit(
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Fitted:
     """Fit on raw features (n, channels·positions) with the given rule and its cost."""
-    check(features, labels, classes, shape)
+    check(features, labels, classes, shape, rule)
     change = shaped(features, shape, rule, cost, bits)
     rows = transformed(features, change)
     log_prior = public_log_prior(labels, classes)
@@ -161,9 +161,16 @@ def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
 
 
 def check(
-    features: NDArray[Any], labels: NDArray[np.int64], classes: int, shape: tuple[int, int]
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: int,
+    shape: tuple[int, int],
+    rule: Rule,
 ) -> None:
     """Refuse what cannot be trained on, before anything is spent."""
+    exact_sums.check_clip(rule.schedule.clip, len(features))
+    if not 0 <= rule.ridge < math.inf:
+        raise ValueError(f"the ridge is {rule.ridge}; it must be a number of at least 0")
     if features.ndim != 2 or features.shape[1] != shape[0] * shape[1]:
         raise ValueError(
             f"the features have shape {features.shape}, not (records, {shape[0] * shape[1]})"

@@ -1,10 +1,10 @@
 """Which steps, clip, rate and shares of the budget? Chosen by rule from public numbers.
 
-Everything here is a function of n, d, the number of classes and μ, never of an accuracy. In
-whitened features of expected norm 1, T steps of rate η at noise multiplier σ = √T/μ add noise
-of η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps
-drops out, and what is chosen is the horizon. See docs/certified.md for what was looked at while
-the constants were set.
+Everything here is a function of n and μ, never of an accuracy: whitening to a norm of 1 takes the
+number of features out of it. T steps of rate η at noise multiplier σ = √T/μ then add noise of
+η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps drops out,
+and what is chosen is the horizon. See docs/certified.md for what was looked at while the constants
+were set.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Formal guarantee
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -30,34 +32,39 @@ NOT_COVERED = (
 )
 
 
-def last_linear(model: nn.Module) -> nn.Linear:
-    """The layer above the noise: the last linear one in the network."""
-    found = [module for module in model.modules() if isinstance(module, nn.Linear)]
+def layer_above(model: nn.Module, name: str | None) -> nn.Module:
+    """The layer whose input is noised: the one of this name, or the last linear one."""
+    layers: dict[str, nn.Module] = {at: module for at, module in model.named_modules() if at}
+    if name is not None:
+        if name not in layers:
+            raise ValueError(f"the model has no layer {name!r}; use one of {', '.join(layers)}")
+        return layers[name]
+    found = [module for module in layers.values() if isinstance(module, nn.Linear)]
     if not found:
-        raise ValueError("the model has no linear layer to put the noise below; choose another")
+        raise ValueError("no linear layer to put the noise below; name one with --option layer=")
     return found[-1]
 
 
 def noisy(features: Tensor, clip: float, sigma: float, rng: np.random.Generator) -> Tensor:
-    """Each row clipped to norm ≤ clip, plus noise sigma·clip."""
-    norms = features.norm(dim=1, keepdim=True).clamp_min(1e-12)
-    draw = rng.standard_normal(tuple(features.shape)).astype(np.float32) * (sigma * clip)
-    return torch.as_tensor(
-        features * (clip / norms).clamp_max(1.0) + torch.from_numpy(draw).to(features.device)
-    )
+    """Each record's features clipped to norm ≤ clip, plus noise sigma·clip."""
+    rows = features.flatten(1)
+    factors = (clip / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1.0)
+    draw = rng.standard_normal(tuple(rows.shape)).astype(np.float32) * (sigma * clip)
+    noised = rows * factors + torch.from_numpy(draw).to(rows.device)
+    return torch.as_tensor(noised.view(features.shape))
 
 
 def train_below(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
-    """Train all of a network with noise before its last layer."""
+    """Train all of a network with noise before its last layer, or before the one named."""
     from .dpsgd import calibrate
 
     for name in ("features", "relation", "dimensions", "penalty"):
         if name in settings.options:
             raise ValueError(f"the option {name} belongs to the fixed form; leave it out")
     clip = float(settings.options.get("clip", CLIP))
-    if not clip > 0:
+    if not 0 < clip < math.inf:
         raise ValueError(f"the clip is {clip}; it must be positive")
     records = len(dataset.train.labels)
     batch_size = settings.batch_size or min(256, max(2, records // 20))
@@ -66,7 +73,7 @@ def train_below(
     steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
     seed = seed_of(settings, run)
     name, model = model_for(settings, dataset, seed)
-    layer = last_linear(model)
+    layer = layer_above(model, settings.options.get("layer"))
     sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     lr = settings.lr or LEARNING_RATE
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
@@ -121,12 +128,16 @@ def train_below(
             relation="zero-out",
             sampling=f"Poisson, rate {batch_size}/{records}",
             steps=steps,
-            covers_draws=True,
+            covers_draws=False,  # for the first assumption below
             covers_weights=False,
             covers=("the noised features, if updates touched the inputs only through them",),
             does_not_cover=(NOT_COVERED, "Predictions of the model and its checkpoints."),
             assumptions=(
                 Assumption("Updates touch the data only through the noised features.", False),
+                Assumption(
+                    "Hidden participation: an unsampled record is not told apart from a sampled "
+                    "one by the absence of its noised features.",
+                ),
                 Assumption(
                     "A record's features depend on that record alone (no batch norm).",
                     not models.has_batch_norm(model),

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from simplexdp.models.probe import check, couples_records, has_batch_norm
+from simplexdp.models.probe import check, couples_records, has_batch_norm, writes_buffers
 from simplexdp.models.registry import build, names
 
-__all__ = ["build", "check", "couples_records", "has_batch_norm", "names"]
+__all__ = ["build", "check", "couples_records", "has_batch_norm", "names", "writes_buffers"]

@@ -52,6 +52,21 @@ def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
     return not torch.allclose(first, second, rtol=1e-4, atol=1e-6)
 
 
+def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
+    """Whether a pass in training writes into a buffer, such as the running mean of its inputs.
+
+    Buffers are saved beside the weights, and no noise is added to them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    batch = torch.randn((4, *input_shape), generator=generator).to(_device(model))
+    with _unchanged(model):
+        before = [buffer.detach().clone() for buffer in model.buffers()]
+        with torch.no_grad(), torch.random.fork_rng():
+            model.train()
+            model(batch)
+        return any(not torch.equal(a, b) for a, b in zip(before, model.buffers(), strict=True))
+
+
 def _device(model: nn.Module) -> torch.device:
     parameter = next(model.parameters(), None)
     return torch.device("cpu") if parameter is None else parameter.device

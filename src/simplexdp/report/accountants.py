@@ -15,6 +15,12 @@ import numpy as np
 from simplexdp.accounting import ACCOUNTANTS, account
 
 NAMES = ("theorem1", "exact", "pld", "visible")
+NOTE = (
+    "These figures bound at most the draws, under each accountant's\nassumptions. "
+    "None covers the released weights.\n\n"
+    "pld rests on dominance of the vertex pair: a proof by this\nproject for α ≥ ½, not yet peer "
+    "reviewed; below, verified\nnumerically and not proved (docs/dominance.md)."
+)
 _COLORS = {"theorem1": "#1b6ca8", "exact": "#d1495b", "pld": "#2e8b57", "visible": "#7a5195"}
 _MARKS = {"theorem1": "o", "exact": "s", "pld": "^", "visible": "D"}
 
@@ -138,8 +144,7 @@ def plot_accountants(
     axes[5].text(
         0.02,
         0.35,
-        f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}\n\n"
-        "These figures bound the draws.\nNone covers the released weights.",
+        f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}\n\n" + NOTE,
         transform=axes[5].transAxes,
         fontsize=9,
         verticalalignment="top",

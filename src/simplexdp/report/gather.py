@@ -17,6 +17,7 @@ from ..settings import Settings
 Record = Mapping[str, Any]
 # Runs of these vary something else than method and budget; they have figures of their own.
 STUDIES = ("learning-rate", "sampling-rate", "adam", "svhn-part")
+PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "at most the draws, not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
@@ -137,7 +138,8 @@ def _published_series(name: str) -> Iterable[dict[str, Any]]:
         if row["data"] == name and row["recipe"] != "cifar10-adam":
             cited = row["cited_from"]
             key = (row["split"], row["method"], row["model"], cited)
-            point = {"epsilon": row["epsilon"], "mean": row["mean"], "std": row["std"], "runs": 5}
+            point = {"epsilon": row["epsilon"], "mean": row["mean"], "std": row["std"]}
+            point["runs"] = PAPER_RUNS if row["std"] is not None else None  # else it does not say
             rows.setdefault(key, []).append(point)
     for (split, method, model, cited), points in rows.items():
         yield {
@@ -204,17 +206,26 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def audits(results: Path) -> list[dict[str, Any]]:
-    """The lower bounds of the attacks beside the claims, where audits were run."""
+    """What the attacks found beside the claims, where audits were run.
+
+    A bound is held against the claim for its own neighbouring relation: two inputs in each
+    other's place may differ by more than an input and none.
+    """
     rows = []
     for path in sorted((results / "audit").glob("*.json")):
         content = files.read_json(path)
         for row in content.get("rows", ()) if isinstance(content, dict) else ():
+            attacks = {n: f for n, f in row.items() if isinstance(f, dict) and "epsilon_lower" in f}
             bounds = {
-                name: found.get("epsilon_lower")
-                for name, found in row.items()
-                if isinstance(found, dict) and "epsilon_lower" in found
+                name: {
+                    "lower": found["epsilon_lower"],
+                    "claim": found.get("claim", {}).get("epsilon", row.get("claimed_epsilon")),
+                    "relation": found.get("relation"),
+                }
+                for name, found in attacks.items()
+                if found["epsilon_lower"] is not None
             }
-            if bounds:
+            if attacks:
                 rows.append(
                     {
                         "data": content.get("data", path.stem),
@@ -223,6 +234,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
                         "covers_weights": row.get("covers_weights"),
                         "confidence": content.get("confidence"),
                         "bounds": bounds,
+                        "auc": row.get("membership", {}).get("auc"),
                     }
                 )
     return rows

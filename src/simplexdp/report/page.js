@@ -51,7 +51,8 @@ const pointOf = (s) => (p) => {
   const spread = p.std === null ? "" : ` ± ${p.std.toFixed(2)}`;
   const copy = p.provenance ? `; data: ${p.provenance}` : "";
   const covers = p.covers ? `; ε covers ${p.covers}` : "";
-  const point = { x: p.epsilon === null ? Infinity : p.epsilon, y: p.mean, title: `${s.label}, ε = ${budget}: ${p.mean.toFixed(2)}${spread} % (${p.runs} runs)${covers}${copy}` };
+  const runs = p.runs ? ` (${p.runs} ${p.runs === 1 ? "run" : "runs"})` : "";
+  const point = { x: p.epsilon === null ? Infinity : p.epsilon, y: p.mean, title: `${s.label}, ε = ${budget}: ${p.mean.toFixed(2)}${spread} %${runs}${covers}${copy}` };
   if (p.std !== null) { point.low = p.mean - p.std; point.high = p.mean + p.std; }
   return point;
 };
@@ -102,7 +103,7 @@ const drawLearningRate = (state) => {
 };
 
 const tableOf = (heads, rows) => {
-  const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => /^[-–−\d.,e+ ±%∞[\]s]*$/.test(r[i].text ?? r[i])));
+  const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => /^[-–−\d.,e+ ±%∞[\]s/]*$/.test(r[i].text ?? r[i])));
   const mark = (i) => (numeric[i] ? { class: "number" } : {});
   const cell = (value, i) => {
     const node = element("td", mark(i), value.text ?? value);
@@ -130,7 +131,7 @@ const drawMethods = (state) => {
 const drawStatic = () => {
   at("version").textContent = content.version;
   at("left-out").textContent = content.left_out.join(" ");
-  const rows = content.covers.rows.map((r) => content.covers.columns.map((c, i) => (i < 3 ? r[c.key] : { text: r[c.key], class: r[c.key] === "yes" ? "yes" : "no" })));
+  const rows = content.covers.rows.map((r) => content.covers.columns.map((c, i) => (i < 3 ? r[c.key] : { text: r[c.key], class: r[c.key].startsWith("yes") ? "yes" : "no" })));
   at("covers-table").replaceChildren(tableOf(content.covers.columns.map((c) => c.head), rows));
   drawAudits();
   const details = content.tables.map((t) => {
@@ -145,18 +146,20 @@ const drawAudits = () => {
   const rows = content.audits;
   const attacks = [...new Set(rows.flatMap((r) => Object.keys(r.bounds)))];
   at("audits-about").textContent = rows.length
-    ? "Lower bounds on ε that an attack on the released weights has shown, beside the ε that is claimed. A bound above the claim means that the claim does not hold for the weights."
+    ? "Lower bounds on ε that an attack on the released weights has shown, and after the stroke the ε that is claimed for the attack's own neighbouring relation: two inputs in each other's place may cost more than a record in or out. A bound above it means that the claim does not hold for the weights. AUC: of membership inference; 0.5 is a guess."
     : "";
   const bound = (r, a) => {
-    const value = r.bounds[a];
-    if (value === undefined || value === null) return "–";
-    return { text: value.toFixed(2), class: r.claimed !== null && value > r.claimed ? "no" : "yes" };
+    const found = r.bounds[a];
+    if (!found) return "–";
+    if (found.claim === null || found.claim === undefined) return found.lower.toFixed(2);
+    return { text: `${found.lower.toFixed(2)} / ${found.claim.toFixed(2)}`, class: found.lower > found.claim ? "no" : "yes" };
   };
   const body = rows.map((r) => [r.data, { text: content.titles[r.method] || r.method, mark: color(r.method) },
     r.claimed === null || r.claimed === undefined ? "none" : short(r.claimed),
-    { text: r.covers_weights ? "yes" : "no", class: r.covers_weights ? "yes" : "no" }, ...attacks.map((a) => bound(r, a))]);
+    { text: r.covers_weights ? "yes" : "no", class: r.covers_weights ? "yes" : "no" }, ...attacks.map((a) => bound(r, a)),
+    typeof r.auc === "number" ? r.auc.toFixed(3) : "–"]);
   at("audits-table").replaceChildren(rows.length
-    ? tableOf(["data", "method", "claimed ε", "claim covers weights", ...attacks.map((a) => `ε ≥ (${a.replace("_", " ")})`)], body)
+    ? tableOf(["data", "method", "claimed ε", "covers weights", ...attacks.map((a) => `${a.replace("_", " ")}: ε ≥`), "AUC"], body)
     : element("p", { class: "empty" }, "No audit results yet."));
   at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: p.caption, loading: "lazy" }), element("figcaption", {}, p.caption))));
 };

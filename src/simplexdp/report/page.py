@@ -29,8 +29,9 @@ TITLES = {
     "digits": "digits",
 }
 ACCOUNTANTS_NOTE = (
-    "ε at the paper's own r. All but the visible ones assume hidden participation; `pld` rests on "
-    "a dominance that this project proves for α ≥ ½, not yet peer reviewed. None covers weights."
+    "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
+    "visible-pld rest on a dominance that this project proves for α ≥ ½, not yet peer reviewed. "
+    "None covers weights."
 )
 
 
@@ -106,8 +107,10 @@ def _shown(table: Table) -> dict[str, Any]:
 
 def _pictures(folder: Path | None) -> list[dict[str, str]]:
     """PNG pictures of a folder, embedded; a file name is its caption."""
-    if folder is None or not folder.is_dir():
+    if folder is None:
         return []
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder of pictures {folder}; name it with --pictures")
     return [
         {
             "caption": path.stem.replace("-", " ").replace("_", " "),
