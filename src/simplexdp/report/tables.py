@@ -60,8 +60,8 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     notes = [
         f"{split.capitalize()} accuracy in percent; ± is the standard deviation over runs, "
         "[n] the number of our runs where it is not 1.",
-        "Dirichlet: ε covers at most the draws, not the weights. DP-SGD, certified and our Gaussian "
-        "features: ε covers the weights.",
+        "Dirichlet: ε covers at most the draws, not the weights. DP-SGD, certified and our "
+        "Gaussian features: ε covers the weights.",
     ]
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
