@@ -22,11 +22,11 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     with np.load(path, allow_pickle=False) as file:
         rows, labels, test, held = (file[name] for name in ("rows", "labels", "test", "held"))
-    began = time.perf_counter()
+    began = time.process_time()
     # Rows have norm at most 1 by the format's range, so the bound reads nothing from the data.
     model = LogisticRegression(epsilon=epsilon, data_norm=1.0, C=float(weight), random_state=seed)
     model.fit(rows.astype(np.float64), labels)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     accuracy = float((model.predict(test.astype(np.float64)) == held).mean())
     print(json.dumps({"accuracy": accuracy, "seconds": seconds}))
 

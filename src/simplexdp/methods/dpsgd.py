@@ -271,7 +271,8 @@ def recipe_of(
     numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
     fitting = max(FEWEST_AT_ONCE, numbers // (size * copies))
     given = options["microbatch"]
-    microbatch = min(fitting, batch_size) if given is None else int(given)
+    # An expected batch need not be whole, nor as large as one record.
+    microbatch = min(fitting, math.ceil(batch_size)) if given is None else int(given)
     if microbatch < 1:
         raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")
     return Recipe(

@@ -193,7 +193,7 @@ def peers(results: Path) -> Table:
         notes.append(
             f"{name}: a step over {step['records']} records of {step['width']} scattering features "
             f"takes {step['certified_seconds']:.4f} s, and {step['opacus_seconds']:.4f} s with "
-            f"Opacus' per-example gradients ({step['ratio']:.1f} times as long)."
+            f"Opacus' per-example gradients ({step['ratio']:.1f} times as long; processor time)."
         )
         notes.append(
             f"{name}: the same {same['steps']} steps on the columns at ε = {same['epsilon']:g}, "
