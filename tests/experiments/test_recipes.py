@@ -139,13 +139,6 @@ def test_the_validation_split_is_kept_apart() -> None:
     assert look_up("dermamnist", "dirichlet", "resnet9", 1.0) == (74.32, 1.84)
 
 
-def test_published_r() -> None:
-    assert recipes.published_r("cifar10", 1.0) == 0.235
-    assert recipes.published_r("cifar10", 1.0, alpha=0.1) == 0.0087
-    assert recipes.published_r("svhn", 8.0) == 0.964
-    assert recipes.published_r("svhn", 7.0) is None
-
-
 def test_the_tables_are_whole() -> None:
     content = recipes.published()
     # 23 values of r* by data set and six by alpha, one of them at the common alpha of 3.

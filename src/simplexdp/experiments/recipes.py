@@ -123,12 +123,3 @@ def published_accuracy(
         if found == wanted and row["recipe"] != "cifar10-adam":
             return row["mean"], row["std"]
     return None
-
-
-def published_r(data: str, epsilon: float, alpha: float = 3.0) -> float | None:
-    """The paper's r* for a data set's recipe, or None where it prints none."""
-    for row in published()["r_star"]:
-        if (row["data"], row["epsilon"], row["alpha"]) == (data, epsilon, alpha):
-            r: float = row["r"]
-            return r
-    return None
