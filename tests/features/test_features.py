@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,22 @@ def test_damaged_cache_is_computed_again(tmp_path: Path, monkeypatch: pytest.Mon
     (path,) = (tmp_path / "features").glob("*.npy")
     path.write_bytes(b"cut off")
     np.testing.assert_array_equal(features.compute(images(), feature_map), first)
+
+
+def test_what_a_killed_process_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-written features are as private as whole ones; a file of this hour may be in use."""
+    monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
+    folder = tmp_path / "features"
+    folder.mkdir()
+    old, new = folder / ".old.npy", folder / ".new.npy"
+    for path in (old, new):
+        path.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    cache.write("key", 1, 2, iter([np.zeros((1, 2), dtype=np.float32)]))
+    assert not old.exists()
+    assert new.exists()
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

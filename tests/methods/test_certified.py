@@ -194,10 +194,11 @@ def test_noiseless_steps_follow_torch_autograd() -> None:
     np.testing.assert_allclose(got, weight.detach().numpy(), atol=0.02)
 
 
-def test_folded_weights_give_the_logits_of_the_transformed_rows() -> None:
+@pytest.mark.parametrize("shape", [(4, 3), (12, 1)])
+def test_folded_weights_give_the_logits_of_the_transformed_rows(shape: tuple[int, int]) -> None:
     rows, _ = blobs(50, 12)
     rng = np.random.default_rng(0)
-    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, 4, 3, moments=True)
+    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, *shape, moments=True)
     moments = whitening.release_moments(a, b, 50, rows.mean(0).astype(float), 50.0, bits())
     change = whitening.transform(moments, 50, ridge=1.0, width=10)
     weights = rng.standard_normal((10, 2))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pooch
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+SECONDS_UNTIL_ABANDONED = 3600.0
 
 
 def folder() -> Path:
@@ -51,6 +53,9 @@ def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
     """Write blocks of rows as they come, and give the finished file back, mapped from disk."""
     base = folder()
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for left in base.glob(".*.npy"):  # by a process that was killed; a living one writes on
+        if time.time() - left.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+            left.unlink(missing_ok=True)
     handle, name = tempfile.mkstemp(dir=base, prefix=f".{key}.", suffix=".npy")
     os.close(handle)
     try:

@@ -58,12 +58,13 @@ class Transform:
     def apply(self, rows: torch.Tensor) -> torch.Tensor:
         """Transform a block of raw feature rows, in single precision."""
         channels, positions = len(self.channel_axes), len(self.position_axes)
-        centred = (rows - torch.from_numpy(self.mean).float()).view(-1, channels, positions)
-        turned = (
-            torch.from_numpy(self.channel_axes).float().T
-            @ centred
-            @ torch.from_numpy(self.position_axes).float()
-        )
+        centred = rows - torch.from_numpy(self.mean).float()
+        channel_axes = torch.from_numpy(self.channel_axes).float()
+        position_axes = torch.from_numpy(self.position_axes).float()
+        if positions == 1:  # one product of matrices, not one a record
+            turned = centred @ channel_axes * position_axes.squeeze()
+        else:
+            turned = channel_axes.T @ centred.view(-1, channels, positions) @ position_axes
         kept = turned.reshape(len(rows), -1)[:, torch.from_numpy(self.kept)]
         return kept * torch.from_numpy(self.gain).float()
 
