@@ -162,13 +162,12 @@ def _processor_seconds(work: Callable[[], None]) -> float:
 
 def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> dict[str, Any]:
     """One training of the same linear model by either: steps, clip, rate and noise are equal."""
-    epsilon = 1.0
+    epsilon, shape = 1.0, (rows.shape[1], 1)
     began = time.process_time()
     rule = linear_rule.choose(
-        len(rows), calibrate_mu(epsilon, DELTA), mean_share=0.0, moment_share=0.0
+        len(rows), calibrate_mu(epsilon, DELTA), shape, mean_share=0.0, moment_share=0.0
     )
     cost = linear.spending(epsilon, DELTA, rule)
-    shape = (rows.shape[1], 1)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, certified.noise_bits(0))
     ours = time.process_time() - began
     accuracy = certified.score(fitted, test, held)
@@ -222,9 +221,9 @@ def _certified(
     rows: Any, labels: Any, test: Any, held: Any, classes: int, epsilon: float, seed: int
 ) -> tuple[float, float]:
     began = time.process_time()
-    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, DELTA))
-    cost = linear.spending(epsilon, DELTA, rule)
     shape = (rows.shape[1], 1)
+    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, DELTA), shape)
+    cost = linear.spending(epsilon, DELTA, rule)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, certified.noise_bits(seed))
     return certified.score(fitted, test, held), time.process_time() - began
 

@@ -87,9 +87,11 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.lr is not None and not self.lr > 0:
             raise ValueError(f"the learning rate is {self.lr}; it must be positive")
         feature_map = features.build(self.features, self._shape(X.shape[1]))
+        shape = (feature_map.channels, feature_map.positions)
         rule = linear_rule.choose(
             len(X),
             calibrate_mu(self.epsilon, self.delta),
+            shape,
             steps=self.steps,
             clip=self.clip,
             lr=self.lr,
@@ -100,7 +102,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows,
             labels.astype(np.int64),
             len(classes),
-            (feature_map.channels, feature_map.positions),
+            shape,
             rule,
             cost,
             self._bits(),

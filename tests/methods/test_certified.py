@@ -34,7 +34,7 @@ def bits(seed: int = 0) -> noise.Bits:
 
 def fit(epsilon: float, seed: int = 0, **options: float) -> linear.Fitted:
     rows, labels = blobs()
-    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, 1e-5), **options)
+    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, 1e-5), (6, 1), **options)
     cost = linear.spending(epsilon, 1e-5, rule)
     return linear.fit(rows, labels, 3, (6, 1), rule, cost, bits(seed))
 
@@ -49,7 +49,7 @@ def silent(count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 8.0])
 def test_spending_never_exceeds_the_budget(epsilon: float) -> None:
-    rule = linear_rule.choose(10_000, calibrate_mu(epsilon, 1e-5))
+    rule = linear_rule.choose(10_000, calibrate_mu(epsilon, 1e-5), (81, 49))
     cost = linear.spending(epsilon, 1e-5, rule)
     assert cost.epsilon <= epsilon
     assert cost.epsilon == pytest.approx(epsilon, rel=1e-9)
@@ -60,7 +60,7 @@ def test_spending_never_exceeds_the_budget(epsilon: float) -> None:
 @pytest.mark.parametrize(("epsilon", "steps"), [(0.5, 40), (1.0, 72), (4.0, 100)])
 def test_cost_against_the_loss_distribution_of_dp_accounting(epsilon: float, steps: int) -> None:
     """Mean, moments and steps composed one by one in PLD, to 1e-4 in ε."""
-    rule = linear_rule.choose(60_000, calibrate_mu(epsilon, 1e-5), steps=steps)
+    rule = linear_rule.choose(60_000, calibrate_mu(epsilon, 1e-5), (81, 49), steps=steps)
     cost = linear.spending(epsilon, 1e-5, rule)
 
     def gaussian(mu: float):
@@ -77,7 +77,7 @@ def test_cost_against_the_loss_distribution_of_dp_accounting(epsilon: float, ste
 
 
 def test_a_budget_too_small_for_a_step_is_refused() -> None:
-    rule = linear_rule.choose(100, calibrate_mu(1.0, 1e-5))
+    rule = linear_rule.choose(100, calibrate_mu(1.0, 1e-5), (81, 49))
     with pytest.raises(ValueError, match="too small for one step"):
         linear.spending(1e-9, 1e-300, rule)
 
@@ -88,7 +88,19 @@ def test_a_budget_too_small_for_a_step_is_refused() -> None:
 )
 def test_bad_rules_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"clip|steps|rate|shares"):
-        linear_rule.choose(100, 0.3, **options)
+        linear_rule.choose(100, 0.3, (6, 1), **options)
+
+
+def test_moments_are_paid_for_only_where_they_stand_out_of_their_noise() -> None:
+    few = linear_rule.choose(1437, calibrate_mu(1.0, 1e-5), (64, 1))
+    many = linear_rule.choose(60_000, calibrate_mu(0.5, 1e-5), (81, 49))
+    assert (few.moment_share, many.moment_share) == (0.0, linear_rule.MOMENT_SHARE)
+    assert linear_rule.choose(1437, 0.3, (64, 1), moment_share=0.1).moment_share == 0.1
+    # The spectral norm that the rule takes for the noise, of a matrix drawn as it is released.
+    size = 200
+    draw = np.random.default_rng(0).standard_normal((size, size)) / math.sqrt(2.0)
+    noise_only = np.triu(draw, 1) + np.triu(draw, 1).T + np.diag(np.diag(draw)) * math.sqrt(2.0)
+    assert np.linalg.norm(noise_only, 2) == pytest.approx(math.sqrt(2.0 * size), rel=0.05)
 
 
 # --- the noise that is really added --------------------------------------------------------
@@ -255,7 +267,7 @@ def test_bad_data_is_refused_before_any_bit_is_drawn(broken: str) -> None:
     def refuse(count: int) -> np.ndarray:
         raise AssertionError("noise was drawn")
 
-    rule = linear_rule.choose(50, 0.3)
+    rule = linear_rule.choose(50, 0.3, (6, 1))
     with pytest.raises(ValueError, match=r"NaN|shape|labels"):
         linear.fit(rows, labels, 3, shape, rule, linear.spending(1.0, 1e-5, rule), refuse)
 
@@ -267,7 +279,7 @@ def test_bad_options_are_refused_before_any_bit_is_drawn(options: dict[str, floa
     def refuse(count: int) -> np.ndarray:
         raise AssertionError("noise was drawn")
 
-    rule = linear_rule.choose(50, 0.3, **options)
+    rule = linear_rule.choose(50, 0.3, (6, 1), **options)
     with pytest.raises(ValueError, match=r"clip|ridge"):
         linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), refuse)
 
@@ -278,7 +290,7 @@ def test_one_record_that_overflows_the_whitening_moves_the_weights_no_further(
 ) -> None:
     rows, labels = blobs(200)
     rows[0] = record
-    rule = linear_rule.choose(200, calibrate_mu(1.0, 1e-5))
+    rule = linear_rule.choose(200, calibrate_mu(1.0, 1e-5), (6, 1))
     fitted = linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), bits())
     assert np.abs(fitted.weights).max() < 1e3
 

@@ -89,13 +89,17 @@ def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats
     return np.asarray(noisy * (max(0.0, 1.0 - excess / size) if size > 0 else 0.0))
 
 
+def moment_scale(mu: float, positions: int) -> float:
+    """The scale of the noise in each moment: there are two where there are positions."""
+    return ROW_BOUND**2 / (mu / math.sqrt(2.0) if positions > 1 else mu)
+
+
 def release_moments(
     by_channel: Integers, by_position: Integers, records: int, mean: Floats, mu: float, bits: Bits
 ) -> Moments:
     """Both second moments, for a budget of ``mu`` in all, less the part of the released mean."""
     channels, positions = len(by_channel), len(by_position)
-    each = mu / math.sqrt(2.0) if positions > 1 else mu
-    sigma = ROW_BOUND**2 / each
+    sigma = moment_scale(mu, positions)
     centre = mean.reshape(channels, positions)
     return Moments(
         mean=mean,
