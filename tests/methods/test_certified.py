@@ -178,10 +178,10 @@ def test_fit_learns_and_more_budget_helps() -> None:
         epsilon: np.mean(
             [(fit(epsilon, s).logits(rows).argmax(1) == labels).mean() for s in range(3)]
         )
-        for epsilon in (0.05, 20.0)
+        for epsilon in (0.005, 20.0)
     }
     assert scores[20.0] > 0.9
-    assert scores[20.0] > scores[0.05] + 0.1
+    assert scores[20.0] > scores[0.005] + 0.1
 
 
 def test_noiseless_steps_follow_torch_autograd() -> None:

@@ -27,8 +27,8 @@ from .outcome import Outcome, refuse_options, reserve
 OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
 RULE_NOTE = (
     "Steps, clip, rate and the shares of the budget follow a rule from n, μ and the shape of the "
-    "features, whose constants were set by accuracy on held-out training records of "
-    "FashionMNIST and MNIST; three were set or added after test accuracies had been seen (docs/certified.md)."
+    "features, whose constants were set by accuracy on held-out training records of FashionMNIST "
+    "and MNIST; three were set or added after test accuracies had been seen (docs/certified.md)."
 )
 
 
