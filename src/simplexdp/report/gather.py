@@ -21,6 +21,7 @@ PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "at most the draws, not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
+ON_FEATURES = ("certified", "gaussian-features")
 TITLES = {
     "dirichlet": "Dirichlet (Algorithm 1)",
     "dpsgd": "DP-SGD",
@@ -82,7 +83,10 @@ def label(settings: Settings, record: Record) -> str:
         family = "dirichlet" if settings.method == "plain" else settings.method
         if usual.method == family and usual.model == settings.model:
             return grid.row_label(settings, usual)
-    parts = [TITLES.get(settings.method, settings.method), str(record.get("model"))]
+    # A feature map's name goes on with its version, which the record has.
+    network = str(record.get("model"))
+    name = network.partition("-")[0] if settings.method in ON_FEATURES else network
+    parts = [TITLES.get(settings.method, settings.method), name]
     parts += [f"{name} {value}" for name, value in sorted(settings.options.items())]
     if settings.steps is not None:
         parts.append(f"{settings.steps} steps")

@@ -6,6 +6,7 @@ between them, and a test compares what is committed with what the results give.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,14 +97,17 @@ def study(name: str, found: Sequence[Group]) -> Table:
 
 
 def readme(results: Path) -> Table:
-    """The one table of the README: every data set, ours beside the paper's."""
+    """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's."""
     found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found:
-            if group.experiment in gather.STUDIES or group.settings.data != name:
-                continue
             settings = group.settings
+            if group.experiment in gather.STUDIES or settings.data != name:
+                continue
+            budget = math.inf if settings.method == "plain" else settings.epsilon
+            if budget not in (1.0, math.inf):
+                continue
             family = "dirichlet" if settings.method == "plain" else settings.method
             paper = recipes.published_accuracy(name, family, str(settings.model), group.epsilon)
             mean, std = gather.mean_and_spread(group.accuracies())
@@ -111,7 +115,7 @@ def readme(results: Path) -> Table:
                 {
                     "data": name,
                     "row": group.label,
-                    "epsilon": grid.epsilon_label(settings.epsilon),
+                    "epsilon": grid.epsilon_label(budget),
                     "ours": percent(mean, std, len(group.runs)),
                     "published": None if paper is None else percent(*paper, None),
                     "covers": group.covers,
