@@ -190,7 +190,8 @@ def peers(results: Path) -> Table:
             row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
             for method in ("certified", "diffprivlib"):
                 of = budget[method]
-                row[method] = percent(100 * of["accuracy"], 100 * of["deviation"], of["runs"])
+                spread = 100 * of["deviation"] if of["runs"] > 1 else None
+                row[method] = percent(100 * of["accuracy"], spread, of["runs"])
                 row[f"{method}_seconds"] = of["seconds"]
             rows.append(row)
         step, same = one["step"], one["opacus"]
