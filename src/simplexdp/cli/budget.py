@@ -24,26 +24,15 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """The largest r within a budget."""
-    found = accounting.calibrate(
-        accountant,
-        epsilon=epsilon,
-        delta=delta,
-        alpha=alpha,
-        sample_rate=sample_rate,
-        steps=steps,
-    )
-    _emit_cost(
-        found.r,
-        rounded_down(found.r, 6),  # what is shown must meet the budget too
-        found.epsilon,
-        found.order,
-        delta,
-        alpha,
-        sample_rate,
-        steps,
-        accountant,
-        as_json,
-    )
+    run: dict[str, Any] = {
+        "delta": delta,
+        "alpha": alpha,
+        "sample_rate": sample_rate,
+        "steps": steps,
+    }
+    found = accounting.calibrate(accountant, epsilon=epsilon, **run)
+    # What is shown must meet the budget too.
+    _emit_cost(accountant, run, found.r, rounded_down(found.r, 6), found, as_json)
 
 
 @app.command()
@@ -60,55 +49,35 @@ def account(
     as_json: Json = False,
 ) -> None:
     """What an r costs."""
-    if plot is not None:
-        from ..report.accountants import plot_accountants
-
-        plot_accountants(plot, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
-    cost = accounting.account(
-        accountant, r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta
-    )
-    _emit_cost(
-        r,
-        str(r),
-        cost.epsilon,
-        cost.order,
-        delta,
-        alpha,
-        sample_rate,
-        steps,
-        accountant,
-        as_json,
-    )
-
-
-def _emit_cost(
-    r: float,
-    shown: str,
-    epsilon: float,
-    order: int | None,
-    delta: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    accountant: str,
-    as_json: bool,
-) -> None:
-    known = accounting.ACCOUNTANTS[accountant]
-    record = {
-        "r": r,
-        "epsilon": epsilon,
+    run: dict[str, Any] = {
         "delta": delta,
         "alpha": alpha,
         "sample_rate": sample_rate,
         "steps": steps,
-        "accountant": accountant,
-        "order": order,
     }
+    if plot is not None:
+        from ..report.accountants import plot_accountants
+
+        plot_accountants(plot, r=r, **run)
+    _emit_cost(accountant, run, r, str(r), accounting.account(accountant, r=r, **run), as_json)
+
+
+def _emit_cost(
+    accountant: str,
+    run: dict[str, Any],
+    r: float,
+    shown: str,
+    cost: accounting.Cost | accounting.Calibration,
+    as_json: bool,
+) -> None:
+    known = accounting.ACCOUNTANTS[accountant]
+    named = {"accountant": accountant, "order": cost.order}
+    record = {"r": r, "epsilon": cost.epsilon, **run, **named}
     text = (
-        f"r = {shown} costs ε = {rounded_up(epsilon, 6)} at δ = {delta:g} "
+        f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {run['delta']:g} "
         f"({known.title}; relation: {known.relation})\n"
         "It bounds the draws, not the weights trained with them, and only if:\n"
-        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(alpha))
+        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(run["alpha"]))
     )
     emit(record, as_json, text)
 
