@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simplexdp import checkpoint, methods, runs, training
+from simplexdp import checkpoint, data, methods, runs, training
 from simplexdp.ledger import Ledger, identity
 from simplexdp.settings import Settings
 
@@ -155,6 +155,52 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, monkeypatch)
     other = dataclasses.replace(SETTINGS, epsilon=2.0)
     with pytest.raises(ValueError, match="other settings"):
         methods.run(other, tmp_path / "run", resume=True, dataset=blobs)
+
+
+@pytest.mark.parametrize("changed", ["a value", "a label", "a record less"])
+def test_a_run_does_not_go_on_with_other_records(tmp_path, blobs, monkeypatch, changed):
+    original = training.evaluate
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    monkeypatch.setattr(training, "evaluate", original)
+    inputs, labels = blobs.train.inputs.copy(), blobs.train.labels.copy()
+    if changed == "a value":
+        inputs[-1, 0] += 1
+    elif changed == "a label":
+        labels[-1] = (labels[-1] + 1) % blobs.classes
+    else:
+        inputs, labels = inputs[:-1], labels[:-1]
+    other = dataclasses.replace(blobs, train=data.Split(inputs, labels))
+    with pytest.raises(ValueError, match=r"not those that .* began with"):
+        methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=other)
+    methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
+
+
+def test_the_fingerprint_is_of_values_and_keyed_by_the_seed():
+    rows = np.arange(30_000, dtype=np.float32).reshape(10_000, 3)
+    found = checkpoint.fingerprint_of(7, rows)
+    assert checkpoint.fingerprint_of(7, np.asfortranarray(rows)) == found  # not of the layout
+    assert checkpoint.fingerprint_of(8, rows) != found
+    assert checkpoint.fingerprint_of(7, rows.reshape(3, 10_000)) != found
+
+
+@pytest.mark.parametrize(
+    ("method", "ignored"),
+    [
+        ("certified", {"optimizer": "adam"}),
+        ("certified", {"norm": "batch"}),
+        ("certified", {"accountant": "pld"}),
+        ("dpsgd", {"alpha": 5.0}),
+        ("gaussian-features", {"estimator": "full"}),
+        ("plain", {"accountant": "exact"}),
+    ],
+)
+def test_a_setting_without_effect_is_refused(tmp_path, blobs, method, ignored):
+    (name,) = ignored
+    with pytest.raises(ValueError, match=f"{method} has no use for --{name}"):
+        methods.run(Settings(method=method, **ignored), tmp_path / "run", dataset=blobs)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("written", [0, 1])

@@ -2,22 +2,29 @@
 
 Because randomness is a function of (seed, step), a checkpoint needs no generator state.  It
 holds the secret seed, so it is readable by its owner alone and is deleted when the run ends.
+It also holds a fingerprint of the training records, keyed by that seed: a run that went on with
+other records would have a figure for neither.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from .files import write_atomically
+
+ROWS_AT_ONCE = 4096  # of the training records, when they are read for their fingerprint
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Checkpoint:
     seed: int
     key: str
     seconds: float
+    fingerprint: str
     model: Mapping[str, Tensor]
     optimizer: Mapping[str, Any]
     extra: Mapping[str, Tensor]
@@ -40,6 +48,7 @@ def write(
     seed: int,
     key: str,
     seconds: float,
+    fingerprint: str,
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None,
     extra: Mapping[str, Tensor],
@@ -59,7 +68,13 @@ def write(
                     tensors[slot] = value
                 else:
                     scalars[slot] = value
-    header = {"step": step, "seed": str(seed), "key": key, "seconds": seconds}
+    header = {
+        "step": step,
+        "seed": str(seed),
+        "key": key,
+        "seconds": seconds,
+        "fingerprint": fingerprint,
+    }
     metadata = {"run": json.dumps({**header, "groups": groups, "scalars": scalars})}
     owned = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     write_atomically(path, save(owned, metadata), mode=0o600)
@@ -71,7 +86,7 @@ def read(path: Path, key: str) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["run"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        found = header["key"]
+        found, fingerprint = header["key"], header["fingerprint"]
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} is damaged; delete the run folder and train again in a new one"
@@ -95,7 +110,18 @@ def read(path: Path, key: str) -> Checkpoint:
         seed=int(header["seed"]),
         key=key,
         seconds=header["seconds"],
+        fingerprint=fingerprint,
         model=parts["model"],
         optimizer={"state": state, "param_groups": header["groups"]},
         extra=parts["extra"],
     )
+
+
+def fingerprint_of(seed: int, *arrays: npt.NDArray[Any]) -> str:
+    """A digest of shapes, types and values, which says nothing to who does not know the seed."""
+    digest = hashlib.blake2b(digest_size=16, key=hashlib.sha256(str(seed).encode()).digest())
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype.str};".encode())
+        for first in range(0, len(array), ROWS_AT_ONCE):
+            digest.update(np.ascontiguousarray(array[first : first + ROWS_AT_ONCE]).data)
+    return digest.hexdigest()

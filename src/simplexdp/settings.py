@@ -92,3 +92,6 @@ class Settings:
         record["data_options"] = {k: v for k, v in self.data_options.items() if k != "data_dir"}
         text = json.dumps({"version": version, **record}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+DEFAULTS = Settings()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,12 @@ class Job:
     channels_last: bool = True  # off for Opacus, whose per-example gradients it falsifies
     evaluated: nn.Module | None = None  # averaged weights, where they are what is released
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # further state, changed in place
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the training records: those of a checkpoint must be those of the run."""
+        split = self.dataset.train
+        return checkpoint.fingerprint_of(self.seed, split.inputs, split.labels)
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,11 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
             raise
         return 0, 0.0
     saved = checkpoint.read(run.checkpoint, job.settings.key(version()))
+    if saved.fingerprint != job.fingerprint:
+        raise ValueError(
+            f"the training data are not those that {run.path} began with, so that its figure would "
+            "hold for neither; resume with the data as they were, or train anew in another folder"
+        )
     job.reserve()
     try:
         job.model.load_state_dict(dict(saved.model))
@@ -227,6 +239,7 @@ def _save(job: Job, run: RunFolder, step: int, seconds: float) -> None:
         seed=job.seed,
         key=job.settings.key(version()),
         seconds=seconds,
+        fingerprint=job.fingerprint,
         model=job.model,
         optimizer=job.optimizer,
         extra=job.extra,

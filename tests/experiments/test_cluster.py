@@ -114,6 +114,11 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
     assert "no-such-data" in swept.failed["broken"]
     assert not list((tmp_path / "results").rglob("key-broken*"))
 
+    (busy,) = work((202,))
+    with sweep.locked(run_root, busy.key):  # as another sweep on the same folders would
+        swept = cluster.sweep([busy], tmp_path / "results", run_root, seconds_each=[1.0])
+    assert (swept.elsewhere, swept.failed) == ([busy.label], {})
+
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)

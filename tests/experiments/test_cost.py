@@ -3,38 +3,88 @@
 from __future__ import annotations
 
 import json
+import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from simplexdp.experiments import cost
 
 
 def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch):
-    made, first = [], []
+    made = []
 
-    def one_round(network, order):
-        made.append(network)
-        first.append(order[0])
-        slow = 1.0 + 9.0 * (len(made) % 2)  # the machine is slow in every other round
-        return {"plain": 1.0 * slow, "dirichlet": 1.1 * slow, "dpsgd": 3.3 * slow}
+    def some_rounds(network, rounds):
+        made.append((network, rounds))
+        slow = [1.0 + 9.0 * (i % 2) for i in range(rounds)]  # a slow machine in every other round
+        return [{"plain": s, "dirichlet": 1.1 * s, "dpsgd": 3.3 * s} for s in slow]
 
-    monkeypatch.setattr(cost, "one_round", one_round)
-    path = cost.run(tmp_path, networks=["mlp", "resnet18"], rounds=2)
-    assert made == ["mlp", "resnet18"] * 2
-    assert first == ["plain", "plain", "dirichlet", "dirichlet"]  # nobody is always first
-    cost.run(tmp_path, networks=["mlp"], rounds=3)
-    assert len(made) == 5  # only what was missing
+    monkeypatch.setattr(cost, "some_rounds", some_rounds)
+    path = cost.run(tmp_path, networks=["mlp", "resnet18"], rounds=cost.AT_ONCE + 1)
+    some = [("mlp", cost.AT_ONCE), ("resnet18", cost.AT_ONCE)]
+    assert made == [*some, ("mlp", 1), ("resnet18", 1)]  # all networks before more of any
+    cost.run(tmp_path, networks=["mlp"], rounds=cost.AT_ONCE + 4)
+    assert made[4:] == [("mlp", 3)]  # only what was missing
     found = json.loads(path.read_text())
     rows = {row["network"]: row for row in found["networks"]}
-    assert rows["mlp"]["rounds"] == 3
+    assert rows["mlp"]["rounds"] == cost.AT_ONCE + 4
     for row in rows.values():
         assert row["dirichlet_over_plain"] == pytest.approx(1.1)
         assert row["dpsgd_over_dirichlet"] == pytest.approx(3.0)
-    cost.run(tmp_path, networks=["mlp"], rounds=9, budget_minutes=1e-9)
+        assert row["dirichlet_over_plain_interval"] == pytest.approx([1.1, 1.1])
+    cost.run(tmp_path, networks=["mlp"], rounds=99, budget_minutes=1e-9)
     assert len(made) == 5  # no time, no round
 
 
 def test_a_step_of_each_kind_takes_time():
-    found = cost.one_round("mlp", ("plain", "dirichlet"))
-    assert set(found) == {"plain", "dirichlet"}
-    assert all(0 < seconds < 60 for seconds in found.values())
+    found = cost.some_rounds("mlp", 3, ("plain", "dirichlet"))
+    assert [set(round_) for round_ in found] == [{"plain", "dirichlet"}] * 3
+    assert all(0 < seconds < 60 for round_ in found for seconds in round_.values())
+
+
+def test_only_the_holder_of_the_baton_runs_and_in_the_order_given(monkeypatch):
+    """Methods that only read batches, and note who reads: one step of each in every round."""
+    seen = []
+
+    def method(name):
+        def train(settings, dataset, run):
+            for _ in range(settings.steps):
+                seen.append(name)
+                dataset.train.inputs[np.arange(2)]
+
+        return train
+
+    monkeypatch.setattr(cost.methods, "method", method)
+    found = cost.some_rounds("mlp", 6, ("a", "b", "c"))
+    assert len(found) == 6
+    # What is noted after the read that begins step i is the beginning of turn i + 1.
+    turns = ["".join(seen[i : i + 3]) for i in range(0, len(seen), 3)]
+    assert turns == ["abc", "abc", "abc", "acb", "bac", "bca", "cab", "cba"]
+
+
+def test_a_failure_of_one_ends_all(monkeypatch):
+    def method(name):
+        def train(settings, dataset, run):
+            for step in range(settings.steps):
+                if (name, step) == ("b", 3):
+                    raise ZeroDivisionError
+                dataset.train.inputs[np.arange(2)]
+
+        return train
+
+    monkeypatch.setattr(cost.methods, "method", method)
+    with pytest.raises((ZeroDivisionError, RuntimeError)):
+        cost.some_rounds("mlp", 6, ("a", "b"))
+
+
+@pytest.mark.parametrize("n", [6, 12, 36, 101])
+def test_the_interval_of_the_median_has_its_confidence_and_no_more_than_needed(n):
+    low, high = cost.interval([float(i) for i in range(1, n + 1)])
+    assert low + high == n + 1
+    assert 2 * stats.binom.cdf(low - 1, n, 0.5) <= 0.05 < 2 * stats.binom.cdf(low, n, 0.5)
+
+
+def test_a_few_values_have_no_interval():
+    assert cost.interval([1.0] * 5) is None
+    assert math.isclose(2 * 0.5**5, 0.0625)  # what five values could give at most

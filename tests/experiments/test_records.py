@@ -28,6 +28,7 @@ def test_a_record_says_what_was_run_and_what_came_out(finished, tmp_path):
     assert Settings.from_json(record["configuration"]) == SETTINGS
     assert record["accuracy"] == outcome["accuracy"]
     assert record["epsilon"] == outcome["epsilon"] <= 1.0
+    assert record["evaluations"][-1] == [20, record["accuracy"]]
     assert record["covers_weights"] is False
     assert record["seconds"] > 0
     assert record["versions"]["simplexdp"] == runs.version()

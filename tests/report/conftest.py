@@ -30,6 +30,8 @@ def made_up(settings, experiment, accuracy, seed=0, **more):
         "epsilon": settings.epsilon if private else None,
         "seconds": 100.0,
         "r": 0.25,
+        "lr": 0.5,
+        "evaluations": [[step, accuracy - 0.01 * (step % 2)] for step in range(1, 21)],
         "covers_weights": settings.method == "dpsgd",
         "provenance": [],
         "machine": {},

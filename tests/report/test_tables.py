@@ -50,6 +50,21 @@ def test_a_copy_of_the_data_is_said(results):
     assert paper["ε = 1"] == "74.98 ± 2.04"
 
 
+def test_accountants_stand_side_by_side_at_the_budgets_that_several_were_run_at(results):
+    rows = tables.make("accountants", results).rows
+    assert [(row["epsilon"], row["accountant"]) for row in rows] == [
+        ("0.5", "theorem1"),
+        ("0.5", "pld"),
+        ("1", "theorem1"),
+        ("1", "pld"),
+    ]
+    # The made-up runs end at steps 16 to 20, the odd ones a point lower.
+    cells = [c.row for c in grid.experiment("fashion-mnist").cells]
+    first = cells.index("Dirichlet, inception, lr auto, accountant pld")
+    assert rows[1]["ours"] == f"{80 + first:.2f}"
+    assert rows[1]["late"] == f"{80 + first - 0.4:.2f} ({79 + first:.2f} to {80 + first:.2f})"
+
+
 def test_a_study_stands_beside_what_it_stands_for(results):
     table = tables.make("sampling-rate", results)
     assert len(table.rows) == 3

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..settings import Settings
 from . import records
-from .sweep import Swept, Work, bar, loader, one_line, train
+from .sweep import Busy, Swept, Work, bar, loader, one_line, train
 
 RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -87,7 +87,11 @@ def _sweep(
                 try:
                     record = ray.get(done)
                 except Exception as error:  # a failed run is reported and does not stop the rest
-                    swept.failed[work.label] = one_line(getattr(error, "cause", None) or error)
+                    cause = getattr(error, "cause", None) or error
+                    if isinstance(cause, Busy):
+                        swept.elsewhere.append(work.label)
+                    else:
+                        swept.failed[work.label] = one_line(cause)
                     continue
                 records.write(record, results)
                 swept.finished.append(work.label)

@@ -1,19 +1,26 @@
 """What does privacy cost in time?  Seconds of a step by method and network, side by side.
 
-Every round times the methods one after the other, in turning order, so that a slow moment of the
-machine strikes them alike; what is reported is the median over rounds of the ratio within a
-round.  The time is the processor's, of one thread, from the moment a batch is read to the moment
-the next one is: building the network, calibrating and evaluating lie outside.
+The methods train at once, each in a thread, and hand a baton round at every batch: one step of
+each makes a round, so that a slow moment of the machine strikes them alike.  The order within a
+round goes through all permutations.  What is reported is the median over rounds of the ratio
+within a round.  The time is the processor's, of one thread, from the moment a batch is read to
+the moment the next one is: building the network, calibrating and evaluating lie outside.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import statistics
+import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +37,8 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], int]] = {
     "inception": ((1, 28, 28), 64),
     "resnet18": ((3, 32, 32), 16),
 }
-STEPS = 6  # of which the first, in which memory is fetched, is not counted
-ROUNDS = 5
+ROUNDS = 36
+AT_ONCE = 12  # rounds of one training: every permutation of three methods twice
 
 
 def run(
@@ -51,70 +58,136 @@ def run(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for number in range(rounds):
+        for reached in range(0, rounds, AT_ONCE):
             for network in networks:
                 there = found["rounds"].setdefault(network, [])
-                if len(there) <= number and time.monotonic() < deadline:
-                    turn = number % len(METHODS)
-                    there.append(one_round(network, (*METHODS[turn:], *METHODS[:turn])))
+                missing = min(rounds, reached + AT_ONCE) - len(there)
+                if missing > 0 and time.monotonic() < deadline:
+                    there += some_rounds(network, missing)
                     files.write_json(path, {**found, **summary(found["rounds"])})
     finally:
         torch.set_num_threads(threads)
     return path
 
 
-def one_round(network: str, chosen: Sequence[str] = METHODS) -> dict[str, float]:
-    """Processor seconds of a step for every method, once."""
+def some_rounds(
+    network: str, rounds: int, chosen: Sequence[str] = METHODS
+) -> list[dict[str, float]]:
+    """Processor seconds of a step for every method, in every round."""
     shape, batch_size = NETWORKS[network]
     dataset = random_images(shape, 100 * batch_size)
-    inputs = dataset.train.inputs.view(Clocked)
-    dataset = dataclasses.replace(dataset, train=data.Split(inputs, dataset.train.labels))
+    orders = itertools.islice(itertools.cycle(itertools.permutations(chosen)), rounds)
+    # Before the rounds all build their networks and make a step that is not counted: it fetches
+    # memory.  After them all make one more, which ends with the evaluation.
+    baton = Baton([*chosen, *chosen, *itertools.chain.from_iterable(orders), *chosen])
 
-    def seconds(method: str) -> float:
+    def seconds(method: str) -> list[float]:
         settings = Settings(
             data="random", method=method, model=network, epsilon=8.0, seed=0, evaluations=1,
-            batch_size=batch_size, steps=STEPS, threads=1, lr=0.1,
+            batch_size=batch_size, steps=rounds + 2, threads=1, lr=0.1,
         )  # fmt: skip
-        Clocked.ticks.clear()
-        methods.method(method)(settings, dataset, None)
-        between = np.diff(Clocked.ticks)
-        return float(np.median(between[1:]))
+        held: list[float] = []
+        began = 0.0
 
-    seconds("plain")  # not counted: whoever comes first pays for the memory of all
-    return {method: seconds(method) for method in chosen}
+        def hand_on() -> None:
+            nonlocal began
+            held.append(time.process_time() - began)
+            baton.hand_on()
+            baton.wait_for(method)
+            began = time.process_time()
+
+        inputs = dataset.train.inputs.view(Watched)
+        inputs.on_read = hand_on
+        split = data.Split(inputs, dataset.train.labels)
+        with baton.or_drop():
+            torch.set_num_threads(1)
+            baton.wait_for(method)
+            methods.method(method)(settings, dataclasses.replace(dataset, train=split), None)
+            baton.hand_on()
+        return held[2:]
+
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        found = dict(zip(chosen, pool.map(seconds, chosen), strict=True))
+    return [{method: found[method][i] for method in chosen} for i in range(rounds)]
 
 
-class Clocked(np.ndarray[Any, Any]):
-    """Training inputs that note the processor time whenever a batch of them is read."""
+class Baton:
+    """Who may run now?  A queue of names, known beforehand; the first one holds the baton."""
 
-    ticks: ClassVar[list[float]] = []
+    def __init__(self, order: Sequence[str]) -> None:
+        self._order = deque(order)
+        self._dropped = False
+        self._changed = threading.Condition()
+
+    def wait_for(self, name: str) -> None:
+        """Return when it is this one's turn; raise when another one has failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._dropped or self._order[0] == name)
+            if self._dropped:
+                raise RuntimeError("a method that is timed beside this one has failed")
+
+    def hand_on(self) -> None:
+        with self._changed:
+            self._order.popleft()
+            self._changed.notify_all()
+
+    @contextmanager
+    def or_drop(self) -> Iterator[None]:
+        """Let the others go where what runs inside fails."""
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._dropped = True
+                self._changed.notify_all()
+            raise
+
+
+class Watched(np.ndarray[Any, Any]):
+    """Training inputs that tell when a batch of them is read."""
+
+    on_read: Callable[[], None]
 
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, np.ndarray):
-            Clocked.ticks.append(time.process_time())
+            self.on_read()
         return np.asarray(self)[rows]
 
 
 def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Medians, and medians of the ratios that the paper is about."""
+    """Medians, and medians of the ratios that the paper is about, with their intervals."""
     rows = []
     for network, found in rounds.items():
         if not found:
             continue
         shape, batch_size = NETWORKS[network]
-        rows.append(
-            {
-                "network": network,
-                "input_shape": list(shape),
-                "batch_size": batch_size,
-                "norm": "group",
-                "seconds": {m: statistics.median(r[m] for r in found) for m in METHODS},
-                "dirichlet_over_plain": _ratio(found, "dirichlet", "plain"),
-                "dpsgd_over_dirichlet": _ratio(found, "dpsgd", "dirichlet"),
-                "rounds": len(found),
-            }
-        )
+        row: dict[str, Any] = {
+            "network": network,
+            "input_shape": list(shape),
+            "batch_size": batch_size,
+            "norm": "group",
+            "seconds": {m: statistics.median(r[m] for r in found) for m in METHODS},
+            "rounds": len(found),
+        }
+        for one, other in (("dirichlet", "plain"), ("dpsgd", "dirichlet")):
+            ratios = [r[one] / r[other] for r in found]
+            row[f"{one}_over_{other}"] = statistics.median(ratios)
+            row[f"{one}_over_{other}_interval"] = interval(ratios)
+        rows.append(row)
     return {"what": "processor seconds of one training step, one thread", "networks": rows}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """At least 95 % confidence for the median of independent values, whatever their distribution.
+
+    Between the k-th smallest and the k-th largest, where k is the largest number such that a fair
+    coin shows fewer than k heads with probability at most 2.5 %; None where there is no such k.
+    """
+    n, rank, below = len(values), 0, 0.0
+    while (below := below + math.comb(n, rank) / 2**n) <= 0.025:
+        rank += 1
+    ordered = sorted(values)
+    return (ordered[rank - 1], ordered[n - rank]) if rank else None
 
 
 def random_images(shape: tuple[int, int, int], records: int) -> data.Dataset:
@@ -126,7 +199,3 @@ def random_images(shape: tuple[int, int, int], records: int) -> data.Dataset:
         return data.Split(inputs, np.arange(size, dtype=np.int64) % 10)
 
     return data.Dataset("random", split(records), split(10), None, tuple("0123456789"))
-
-
-def _ratio(rounds: Sequence[dict[str, float]], one: str, other: str) -> float:
-    return statistics.median(r[one] / r[other] for r in rounds)

@@ -7,9 +7,8 @@ import json
 import math
 
 from ..runs import version
-from ..settings import NOT_PART_OF_A_RUN, Settings
+from ..settings import DEFAULTS, NOT_PART_OF_A_RUN, Settings
 
-DEFAULTS = Settings()
 # Where the files lie, and whether a copy of them is good enough, says nothing about the recipe;
 # what the files were is said by the record's provenance.
 ABOUT_FILES = ("data_dir", "allow_unverified")

@@ -63,6 +63,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         "configuration": settings.to_json(),
         "seed": settings.seed,
         **{name: outcome.get(name) for name in FROM_OUTCOME if name in outcome},
+        "evaluations": [[m["step"], m["test_accuracy"]] for m in folder.metrics()],
         "covers_weights": statement["covers_weights"],
         "accountant": statement["accountant"],
         "provenance": list(statement["notes"]),

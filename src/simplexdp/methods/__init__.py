@@ -10,7 +10,7 @@ import torch
 
 from .. import data, distributed, runs
 from ..ledger import Ledger
-from ..settings import Settings
+from ..settings import DEFAULTS, Settings
 from .outcome import Outcome, finite
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
@@ -25,6 +25,16 @@ METHODS = {
 }
 
 SEVERAL_PROCESSES = ("dirichlet", "dpsgd", "plain")  # what torchrun can train
+
+# What a method would ignore, and therefore refuses where it is not at its default.
+_OF_ALGORITHM_1 = ("alpha", "accountant", "estimator")
+IGNORED = {
+    "dirichlet": (),
+    "dpsgd": _OF_ALGORITHM_1,
+    "certified": (*_OF_ALGORITHM_1, "norm", "optimizer"),
+    "gaussian-features": _OF_ALGORITHM_1,
+    "plain": _OF_ALGORITHM_1,
+}
 
 
 class Method(Protocol):
@@ -60,6 +70,7 @@ def run(
     With a ledger, the run's whole cost is reserved before its first step, and a run that would
     exceed the data set's budget is refused.
     """
+    check_used(settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     _check_device(settings.device)
@@ -67,6 +78,16 @@ def run(
         dataset = data.load(settings.data, **settings.data_options)
     with distributed.group(settings.device):
         return _run(settings, out, resume, show_progress, dataset, ledger)
+
+
+def check_used(settings: Settings) -> None:
+    """Refuse a setting that the method would ignore, so that nobody believes it had an effect."""
+    method(settings.method)  # refuses an unknown name
+    for name in IGNORED[settings.method]:
+        if getattr(settings, name) != getattr(DEFAULTS, name):
+            raise ValueError(
+                f"{settings.method} has no use for --{name} {getattr(settings, name)}; leave it out"
+            )
 
 
 def _check_device(device: str) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .. import files
 from ..experiments import computed, grid, identity, recipes
@@ -20,6 +22,7 @@ from .gather import Group
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
 # The paper makes these studies with CIFAR10.
 IN_CIFARS_PLACE = ("learning-rate", "sampling-rate", "adam")
+LATE = 5  # evaluations, of twenty in a run
 NOTHING_YET = "No results yet."
 
 
@@ -155,8 +158,9 @@ def cost(results: Path) -> Table:
             "network": row["network"],
             "batch": row["batch_size"],
             **{name: float(row["seconds"][name]) for name in ("plain", "dirichlet", "dpsgd")},
-            "dirichlet_over_plain": row["dirichlet_over_plain"],
-            "dpsgd_over_dirichlet": row["dpsgd_over_dirichlet"],
+            **{
+                name: _ratio(row, name) for name in ("dirichlet_over_plain", "dpsgd_over_dirichlet")
+            },
         }
         for row in gather.cost(results)
     ]
@@ -168,15 +172,23 @@ def cost(results: Path) -> Table:
         Column("plain", "plain, s", 3),
         Column("dirichlet", "Dirichlet, s", 3),
         Column("dpsgd", "DP-SGD, s", 3),
-        Column("dirichlet_over_plain", "Dirichlet / plain", 3),
-        Column("dpsgd_over_dirichlet", "DP-SGD / Dirichlet", 3),
+        Column("dirichlet_over_plain", "Dirichlet / plain"),
+        Column("dpsgd_over_dirichlet", "DP-SGD / Dirichlet"),
     )
     notes = (
-        "Processor seconds of one step on one thread, side by side in one run; medians.",
+        "Processor seconds of one step on one thread, step by step beside each other; medians, and "
+        "95 % intervals for the median ratio.",
         f"The paper: an epoch of CIFAR10 with ResNet-18 on a {paper['device']} takes "
         f"{seconds['dirichlet']} s with Dirichlet and {seconds['dpsgd']} s with DP-SGD.",
     )
     return Table("cost", "The cost of a step", columns, tuple(rows), notes)
+
+
+def _ratio(row: Mapping[str, Any], name: str) -> str:
+    """A median ratio with its interval, where there were rounds enough for one."""
+    interval = row[f"{name}_interval"]
+    spread = "" if interval is None else f" ({interval[0]:.4g} to {interval[1]:.4g})"
+    return f"{row[name]:.4g}{spread}"
 
 
 def peers(results: Path) -> Table:
@@ -217,11 +229,48 @@ def peers(results: Path) -> Table:
     return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
 
 
+def accountants(results: Path) -> Table:
+    """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
+    found, _ = gather.load(results)
+    wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
+    groups = {id_of(group): group for group in found}
+    pairs = [(c.settings, groups[_cell(c)]) for c in wanted if _cell(c) in groups]
+    budgets = [s.epsilon for s, _ in pairs if s.accountant != "theorem1"]
+    rows: list[dict[str, Value]] = [
+        {
+            "epsilon": f"{settings.epsilon:g}",
+            "accountant": settings.accountant,
+            "r": float(group.runs[0]["r"]),
+            "lr": float(group.runs[0]["lr"]),
+            "ours": percent(*gather.mean_and_spread(group.accuracies()), len(group.runs)),
+            "late": _late(group),
+        }
+        for settings, group in sorted(pairs, key=lambda pair: pair[0].epsilon)
+        if settings.epsilon in budgets
+    ]
+    columns = (
+        Column("epsilon", "ε"),
+        Column("accountant", "accountant"),
+        Column("r", "r", 3),
+        Column("lr", "learning rate by the rule", 3),
+        Column("ours", "test accuracy, %"),
+        Column("late", f"last {LATE} evaluations, mean (range)"),
+    )
+    return Table("accountants", "What a tighter accountant buys", columns, tuple(rows))
+
+
+def _late(group: Group) -> str:
+    """How steady the end of the training was: with a constant rate the last iterate is noisy."""
+    late = [100 * accuracy for run in group.runs for _, accuracy in run["evaluations"][-LATE:]]
+    return f"{statistics.fmean(late):.2f} ({min(late):.2f} to {max(late):.2f})"
+
+
 BUILT: dict[str, Callable[[Path], Table]] = {
     "readme": readme,
     "covers": covers,
     "cost": cost,
     "peers": peers,
+    "accountants": accountants,
 }
 
 
