@@ -41,6 +41,11 @@ def made_up(settings, experiment, accuracy, seed=0, **more):
 
 
 @pytest.fixture
+def make_record():
+    return made_up
+
+
+@pytest.fixture
 def results(tmp_path: Path) -> Path:
     """Two seeds of FashionMNIST's first row, DermaMNIST on a copy, part of a study, an audit."""
     folder = tmp_path / "results"

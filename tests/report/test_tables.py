@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp.experiments import grid
+from simplexdp.experiments import grid, records
 from simplexdp.experiments.table import to_latex, to_markdown
 from simplexdp.report import gather, tables
 
@@ -77,10 +77,15 @@ def test_a_study_stands_beside_what_it_stands_for(results):
     assert "in the place of the paper's CIFAR10" in table.notes[0]
 
 
-def test_shorter_runs_are_labelled_as_such(results):
+def test_shorter_runs_are_labelled_as_such(results, make_record):
     cell = grid.experiment("cifar10").cells[0]
     short = dataclasses.replace(cell.settings, steps=500)
     assert gather.label(short, {}) == "Dirichlet, resnet18, lr auto, 500 of 20000 steps"
+    cell = grid.experiment("svhn-part").cells[0]
+    short = dataclasses.replace(cell.settings, steps=300)
+    records.write(make_record(short, "svhn-part", 0.25), results)
+    (row,) = tables.make("svhn-part", results).rows
+    assert row["row"] == "Dirichlet, lr auto, 300 of 2930 steps"
 
 
 @pytest.mark.parametrize("name", tables.names())

@@ -6,6 +6,7 @@ between them, and a test compares what is committed with what the results give.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import statistics
@@ -77,14 +78,16 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
 def study(name: str, found: Sequence[Group]) -> Table:
     """A study: ours and the paper's for every cell that was run."""
     experiment = grid.experiment(name)
-    own = {id_of(g): g for g in found if g.experiment == name}
-    cells = [(cell, own[key]) for cell in experiment.cells if (key := _cell(cell)) in own]
+    own = [group for group in found if group.experiment == name]
+    pairs = [(cell, group) for cell in experiment.cells for group in own if _fills(group, cell)]
     rows: list[dict[str, Value]] = []
-    for cell, group in sorted(cells, key=lambda pair: experiment.cells.index(pair[0])):
+    for cell, group in pairs:
+        steps, usual = group.settings.steps, cell.settings.steps
+        shorter = "" if steps == usual else f", {steps} of {usual} steps"
         mean, std = gather.mean_and_spread(group.accuracies())
         rows.append(
             {
-                "row": cell.row,
+                "row": cell.row + shorter,
                 "column": cell.column,
                 "ours": percent(mean, std, len(group.runs)),
                 "published": None if cell.published is None else percent(*cell.published, None),
@@ -306,6 +309,12 @@ def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
 def id_of(group: Group) -> str:
     """The cell that a group fills."""
     return identity.cell(group.settings)
+
+
+def _fills(group: Group, cell: grid.Cell) -> bool:
+    """Whether a group is a cell's, perhaps with other steps, which its row then says."""
+    same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
+    return identity.cell(same_steps) == _cell(cell)
 
 
 def _cell(cell: grid.Cell) -> str:
