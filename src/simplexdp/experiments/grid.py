@@ -158,7 +158,8 @@ def _svhn_part() -> Experiment:
         tuple(dataclasses.replace(c, row="Dirichlet, lr auto", published=None) for c in cells),
         (
             "ResNet-18, trained on 8,000 and tested on 2,000 of SVHN's test images, at the paper's "
-            "sampling rate, in a quarter of its 40 epochs: an exercise of the recipe and not a result on SVHN.",
+            "sampling rate, in a quarter of its 40 epochs unless the row says otherwise: an "
+            "exercise of the recipe and not a result on SVHN.",
         ),
         records=SVHN_PART_RECORDS,
     )
