@@ -1,9 +1,10 @@
 """Seconds of a step with Dirichlet, DP-SGD (Opacus) and without privacy, side by side in one run.
 
-    python benchmarks/cost.py                      # adds rounds until every network has five
+    python benchmarks/cost.py                      # adds rounds until every network has 36
     python benchmarks/cost.py --networks mlp --rounds 3 --budget-minutes 2
 
-Writes results/benchmarks/cost.json after every round, so it may be stopped and started again.
+Writes results/benchmarks/cost.json after every twelve rounds, so that it may be stopped
+and started again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from simplexdp import cli
+from simplexdp import cli, runs
+from simplexdp.settings import Settings
 
 SCHEDULE = ["--delta", "1e-5", "--alpha", "3", "--sample-rate", "0.005", "--steps", "20000"]
 COST_KEYS = {"r", "epsilon", "delta", "alpha", "sample_rate", "steps", "accountant", "order"}
@@ -106,6 +107,12 @@ def test_a_recipe_gives_way_to_what_is_asked_for(fail):
     """The method decides whether the weights are covered: it must not be dropped silently."""
     message = fail("train", "--recipe", "fashion-mnist", "--method", "nonsense")
     assert "unknown method" in message
+
+
+def test_a_run_goes_on_where_it_is_told_to(fail, tmp_path):
+    runs.RunFolder.create(tmp_path / "run", Settings(seed=0))
+    out = str(tmp_path / "run")
+    assert "no device 'moon'" in fail("train", "--resume", "--out", out, "--device", "moon")
 
 
 def test_an_existing_run_folder_is_refused(fail, tmp_path):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from simplexdp import compare
+from simplexdp import compare, methods
 from simplexdp.audit import canary
 from simplexdp.cli import app
+from simplexdp.settings import Settings
 
 METHODS = ("dirichlet", "plain")
 ASKED = ["compare", "--methods", ",".join(METHODS), "--seeds", "1", "--seed", "0", "--quiet"]
@@ -29,6 +30,16 @@ def test_an_audit_adds_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "; above the figure of 1 in that relation" in audits["dirichlet"]
     assert "does not cover the weights" in audits["dirichlet"]
     assert audits["plain"].endswith("; nothing is claimed")
+
+
+def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -> None:
+    settings = Settings(alpha=5.0, accountant="exact", optimizer="adam", model="mlp", steps=3)
+    for name in compare.DEFAULT_METHODS:
+        methods.check_used(compare.settings_of(name, settings))
+    assert compare.settings_of("dirichlet", settings).alpha == 5.0
+    assert compare.settings_of("dpsgd", settings).optimizer == "adam"
+    assert compare.settings_of("certified", settings).optimizer == "sgd"
+    assert compare.settings_of("certified", settings).steps is None
 
 
 def test_the_text_shows_each_audit_beside_its_method() -> None:

@@ -178,6 +178,16 @@ def test_torchrun_trains_into_one_folder(tmp_path):
     assert not folder.checkpoint.exists()
 
 
+def test_each_process_takes_the_card_of_its_number(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert distributed.local_device("cpu") == "cpu"
+    assert distributed.local_device("cuda:3") == "cuda:3"
+    settings = dataclasses.replace(SETTINGS, device="cuda")
+    if torch.cuda.device_count() < 2:  # the message names the card that was looked for
+        with pytest.raises(ValueError, match="no device 'cuda:1'"):
+            methods.run(settings, tmp_path / "run", dataset=images())
+
+
 def test_several_processes_need_a_folder_and_a_method_that_can(monkeypatch, tmp_path):
     monkeypatch.setattr(distributed, "world", lambda: 2)
     with pytest.raises(ValueError, match="needs --out"):

@@ -165,7 +165,7 @@ def test_learning_rate_undoes_the_attenuation():
 
 
 def test_the_statement_never_covers_the_weights():
-    statement = small_plan().statement(batch_norm=True)
+    statement = small_plan().statement(separate=False)
     assert not statement.covers_weights
     assert "NOT on the weights" in statement.headline()
     assert not statement.covers_draws  # Algorithm 1 breaks an assumption of its own figure

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -203,9 +205,64 @@ def test_a_setting_without_effect_is_refused(tmp_path, blobs, method, ignored):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("written", [0, 1])
+def test_a_folder_without_a_checkpoint_keeps_its_settings_all_the_same(tmp_path, blobs):
+    begun = Settings(data="blobs", method="certified", epsilon=1.0, seed=0)
+    folder = runs.RunFolder.create(tmp_path / "run", begun)
+    other = dataclasses.replace(begun, epsilon=4.0)
+    with pytest.raises(ValueError, match="other settings or by another version"):
+        methods.run(other, folder.path, resume=True, dataset=blobs)
+    record = {**folder.configuration(), "version": "0.0.1"}
+    (folder.path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="other settings or by another version"):
+        methods.run(begun, folder.path, resume=True, dataset=blobs)
+
+
+def test_a_run_knows_its_ledger_before_it_is_counted(tmp_path, blobs, monkeypatch):
+    """A kill while the ledger is read must not send the run to another ledger."""
+    book = Ledger(tmp_path / "team.jsonl")
+    seen = []
+    original = Ledger.reserve
+
+    def reserve(self, *arguments, **options):
+        seen.append(runs.RunFolder(tmp_path / "run").ledger_path())
+        original(self, *arguments, **options)
+
+    monkeypatch.setattr(Ledger, "reserve", reserve)
+    methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+    assert seen == [book.path]
+
+
+def coupled(input_shape, classes):
+    """A network of the user's own that mixes the records of a batch where no layer shows it."""
+
+    class Mixed(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x - x.mean(0))
+
+    return Mixed(input_shape[0], classes)
+
+
+def apart(input_shape, classes):
+    return torch.nn.Linear(input_shape[0], classes)
+
+
+@pytest.mark.parametrize(("factory", "holds"), [("coupled", False), ("apart", None), ("", True)])
+def test_whether_records_are_apart_is_said_as_far_as_it_is_known(
+    tmp_path, blobs, monkeypatch, factory, holds
+):
+    own = types.ModuleType("own_networks")
+    own.coupled, own.apart = coupled, apart
+    monkeypatch.setitem(sys.modules, "own_networks", own)
+    name = f"own_networks:{factory}" if factory else "mlp"
+    settings = dataclasses.replace(SETTINGS, model=name, steps=3)
+    statement = methods.method("dirichlet")(settings, blobs, None).statement
+    (found,) = [a for a in statement.assumptions if "other records" in a.text]
+    assert found.holds is holds
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
 def test_a_full_disk_before_the_first_step_spends_nothing(tmp_path, blobs, monkeypatch, written):
-    """The configuration is the first thing written, the checkpoint of step 0 the second."""
+    """First the configuration is written, then the ledger's name in it, then a checkpoint."""
     left = [written]
     sync = os.fsync
 

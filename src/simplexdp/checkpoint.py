@@ -86,7 +86,7 @@ def read(path: Path, key: str) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["run"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        found, fingerprint = header["key"], header["fingerprint"]
+        found = header["key"]
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} is damaged; delete the run folder and train again in a new one"
@@ -96,6 +96,8 @@ def read(path: Path, key: str) -> Checkpoint:
             f"{path} belongs to a run with other settings or of another version; "
             "resume with the settings in its run.json"
         )
+    if "fingerprint" not in header:
+        raise ValueError(f"{path} was written by an earlier build; finish the run with that build")
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "extra": {}}
     state: dict[int, dict[str, Any]] = {}
     for name, value in {**tensors, **header["scalars"]}.items():
@@ -110,7 +112,7 @@ def read(path: Path, key: str) -> Checkpoint:
         seed=int(header["seed"]),
         key=key,
         seconds=header["seconds"],
-        fingerprint=fingerprint,
+        fingerprint=header["fingerprint"],
         model=parts["model"],
         optimizer={"state": state, "param_groups": header["groups"]},
         extra=parts["extra"],

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import data, methods, progress, runs
 from .ledger import Ledger
-from .settings import Settings
+from .settings import DEFAULTS, Settings
 from .statement import rounded_up
 
 # Methods on fixed features have their own model, no batches, and steps by their own rule.
@@ -62,8 +62,9 @@ def compare(
     """
     if seeds < 1:
         raise ValueError(f"the number of seeds is {seeds}; at least 1 is needed")
-    for name in names:
-        methods.method(name)  # refuses an unknown name before anything is trained
+    chosen = {name: settings_of(name, settings) for name in names}
+    for one in chosen.values():
+        methods.check_used(one)  # refuses an unknown name before anything is trained
     dataset = data.load(settings.data, **settings.data_options)
     rows = []
     with progress.bars(show_progress) as bar:
@@ -73,10 +74,9 @@ def compare(
             for number in range(seeds):
                 bar.update(task, description=f"{name}, {number + 1} of {seeds}")
                 seed = None if settings.seed is None else settings.seed + number
-                chosen = dataclasses.replace(settings, method=name, seed=seed)
-                chosen = dataclasses.replace(chosen, **NOT_FOR.get(name, {}))
+                run = dataclasses.replace(chosen[name], seed=seed)
                 folder = out / f"{name}-{number}"
-                outcome, _ = methods.run(chosen, folder, dataset=dataset, ledger=ledger)
+                outcome, _ = methods.run(run, folder, dataset=dataset, ledger=ledger)
                 outcomes.append(outcome)
                 bar.advance(task)
             statement = outcomes[0].statement
@@ -94,6 +94,12 @@ def compare(
                 )
             )
     return rows
+
+
+def settings_of(name: str, settings: Settings) -> Settings:
+    """The settings with those that this method has no use for at their defaults."""
+    ignored = {field: getattr(DEFAULTS, field) for field in methods.IGNORED.get(name, ())}
+    return dataclasses.replace(settings, method=name, **{**ignored, **NOT_FOR.get(name, {})})
 
 
 def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) -> dict[str, str]:

@@ -60,6 +60,8 @@ def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
         yield
         return
     backend = "nccl" if device.startswith("cuda") else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(device)  # what is sent lies on the card of this process
     distributed.init_process_group(backend, timeout=timedelta(minutes=minutes))
     try:
         yield
@@ -68,7 +70,7 @@ def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
 
 
 def local_device(device: str) -> str:
-    """The device of this process: the one of its number where only `cuda` is asked for."""
+    """The device of this process: under torchrun, the card of its number for `cuda`."""
     if device == "cuda" and "LOCAL_RANK" in os.environ:
         return f"cuda:{os.environ['LOCAL_RANK']}"
     return device

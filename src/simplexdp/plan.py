@@ -198,17 +198,21 @@ class Plan:
     def statement(
         self,
         *,
-        batch_norm: bool | None = None,
+        separate: bool | None = None,
         computed_from_data: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> Statement:
-        """What may be claimed after the steps so far."""
+        """What may be claimed after the steps so far.
+
+        `separate` says whether a record's softmax output depends on that record alone; None where
+        it is not known.
+        """
         accountant = accounting.ACCOUNTANTS[self.accountant]
         holds = {
             accounting.THROUGH_DRAWS: False,  # Algorithm 1 back-propagates through raw inputs
             accounting.POISSON: True,
             accounting.SECRET_BATCHES: False if self.seed_known else None,
-            accounting.SEPARATE: None if batch_norm is None else not batch_norm,
+            accounting.SEPARATE: separate,
         }
         assumptions = (
             *(Assumption(text, holds.get(text)) for text in accountant.assumptions_at(self.alpha)),

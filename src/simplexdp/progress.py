@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from .statement import rounded_up
+
 
 class StepBar:
     """A bar over steps with loss, accuracy and the ε spent so far."""
@@ -30,7 +32,7 @@ class StepBar:
             return
         if epsilon_spent is not None:
             spent = epsilon_spent(self._done)
-            self._epsilon = "" if spent is None else f"  ε spent {spent:.3f}"
+            self._epsilon = "" if spent is None else f"  ε spent {rounded_up(spent)}"
         loss = f"  loss {sum(losses) / len(losses):.3f}" if losses else ""
         shown = "" if accuracy is None else f"  test accuracy {100 * accuracy:.2f} %"
         self._bar.update(

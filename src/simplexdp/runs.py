@@ -41,8 +41,12 @@ class RunFolder:
             path = str(self.path.resolve())
             self.ledger.reserve(data, method, event, path, covers, resume=self.resumed)
             self.counted = True
-            book = str(self.ledger.path.resolve())
-            files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
+
+    def count_in(self, ledger: Ledger) -> None:
+        """Name the ledger that will count this run, so that it is the same one after a kill."""
+        self.ledger = ledger
+        book = str(ledger.path.resolve())
+        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
 
     @classmethod
     def create(cls, path: Path, settings: Settings) -> RunFolder:
@@ -79,7 +83,7 @@ class RunFolder:
         return record
 
     def ledger_path(self) -> Path | None:
-        """The ledger in which the run was counted, if it was."""
+        """The ledger that counts the run, if one does."""
         found = self.configuration().get("ledger")
         return None if found is None else Path(found)
 
@@ -88,6 +92,16 @@ class RunFolder:
         if "settings" not in record:
             raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
         return Settings.from_json(record["settings"])
+
+    def check_begun_as(self, settings: Settings) -> None:
+        """Refuse to go on with other settings or another version than the folder was begun with."""
+        record = self.configuration()
+        same = self.settings().key(version()) == settings.key(version())
+        if not same or record.get("version") != version():
+            raise ValueError(
+                f"{self.path} was begun with other settings or by another version; resume with the "
+                f"settings in its {CONFIGURATION}, or train anew in another folder"
+            )
 
     def discard(self) -> None:
         """Remove a folder in which nothing was trained yet."""

@@ -222,8 +222,9 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
         raise ValueError(f"{run.checkpoint} does not fit the model; it is damaged") from error
     if job.optimizer is not None:
         job.optimizer.load_state_dict(dict(saved.optimizer))
-    for name, value in saved.extra.items():
-        job.extra[name].copy_(value)
+    with torch.no_grad():  # averaged weights are parameters
+        for name, value in saved.extra.items():
+            job.extra[name].copy_(value)
     if distributed.is_first():
         run.cut_metrics(saved.step)
     job.on_resume(saved.step)

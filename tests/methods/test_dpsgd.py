@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -15,7 +17,7 @@ from opacus.grad_sample import GradSampleModule
 from scipy import stats
 from torch import nn
 
-from simplexdp import data, methods, models
+from simplexdp import data, methods, models, training
 from simplexdp.experiments import recipes
 from simplexdp.methods import dpsgd, dpsgd_step
 from simplexdp.methods.dpsgd_step import Recipe
@@ -304,6 +306,38 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
     again, _ = methods.run(settings, tmp_path / "again")
     for a, b in zip(outcome.model.parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+class Stop(Exception):
+    """Stands in for a kill in the middle of a run."""
+
+
+def test_a_run_with_averaged_weights_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blobs: data.Dataset
+) -> None:
+    settings = Settings(
+        data="blobs", method="dpsgd", model="logistic", epsilon=8.0, batch_size=30, steps=9, seed=1,
+        options={"weight_average": 0.9},
+    )  # fmt: skip
+    whole, _ = methods.run(settings, tmp_path / "whole", dataset=blobs)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    original = training._save
+
+    def save(*arguments: Any) -> None:
+        original(*arguments)
+        if arguments[2] == 5:
+            raise Stop
+
+    monkeypatch.setattr(training, "_save", save)
+    with pytest.raises(Stop):
+        methods.run(settings, tmp_path / "cut", dataset=blobs)
+    monkeypatch.setattr(training, "_save", original)
+    other = dataclasses.replace(settings, augment=("random_crop",))
+    with pytest.raises(ValueError, match="other settings"):
+        methods.run(other, tmp_path / "cut", resume=True, dataset=blobs)
+    cut, _ = methods.run(settings, tmp_path / "cut", resume=True, dataset=blobs)
+    for a, b in zip(whole.model.parameters(), cut.model.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("name", ["de2022-wrn-16-4-eps1", "de2022-wrn-40-4-eps1"])

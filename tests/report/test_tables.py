@@ -88,6 +88,36 @@ def test_shorter_runs_are_labelled_as_such(results, make_record):
     assert row["row"] == "Dirichlet, lr auto, 300 of 2930 steps"
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"alpha": 10.0}, "alpha 10"),
+        ({"delta": 1e-3}, "delta 0.001"),
+        ({"estimator": "full"}, "estimator full"),
+        ({"augment": ("random_crop",)}, "augment random_crop"),
+        ({"steps": None, "epochs": 3.0}, "3 epochs"),
+    ],
+)
+def test_whatever_sets_a_run_apart_is_in_its_label(changed, said):
+    settings = dataclasses.replace(grid.experiment("fashion-mnist").cells[0].settings, **changed)
+    assert gather.label(settings, {}) == f"Dirichlet, inception, lr auto, {said}"
+
+
+def test_two_runs_in_one_cell_are_refused(results, make_record):
+    settings = grid.experiment("fashion-mnist").cells[0].settings
+    other = dataclasses.replace(settings, data_options={"test_fraction": 0.5})
+    records.write(make_record(other, "fashion-mnist", 0.9), results)
+    with pytest.raises(ValueError, match="two different runs of fashion-mnist"):
+        tables.make("fashion-mnist", results)
+
+
+def test_training_without_privacy_has_no_budget(results, make_record):
+    for cell in grid.experiment("digits").cells:
+        records.write(make_record(cell.settings, "digits", 0.9), results)
+    found = {row["row"]: row["column"] for row in tables.make("digits", results).rows}
+    assert (found["plain"], found["dirichlet"]) == ("ε = ∞", "ε = 1")
+
+
 @pytest.mark.parametrize("name", tables.names())
 def test_every_table_can_be_written(name, results):
     table = tables.make(name, results)

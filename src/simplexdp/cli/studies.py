@@ -12,7 +12,10 @@ from ..ledger import Ledger, default_path
 from ..settings import Settings
 from .shell import Delta, Json, Quiet, app, emit, names
 
-Data = Annotated[str, typer.Option(help="A data set's name, or a path to your own.")]
+Data = Annotated[
+    str,
+    typer.Option(help="A data set's name, or a path to a folder of images or .npz of uint8."),
+]
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,9 +54,11 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; cpu unless given.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads that prepare batches ahead.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that prepare batches ahead; none unless given.")
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="A setting of the method's own, as name=value.")
     ] = None,
@@ -128,15 +131,16 @@ def train(
     options = dict(pair(text) for text in option or ())
     if resume and (given or data_options or options or recipe):
         raise ValueError("--resume takes its settings from the run folder; give --out alone")
-    given |= {"device": device, "threads": threads, "workers": workers}
-    given |= {"data_options": data_options, "options": options}
+    where: dict[str, Any] = {"device": device, "threads": threads, "workers": workers}
+    where = {name: value for name, value in where.items() if value is not None}
+    given |= {**where, "data_options": data_options, "options": options}
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
         from ..runs import RunFolder
 
         unfinished = RunFolder.open(out)
-        settings = unfinished.settings()
+        settings = dataclasses.replace(unfinished.settings(), **where)
         ledger = ledger or unfinished.ledger_path()
     elif recipe is not None:
         from ..experiments import recipes

@@ -52,12 +52,13 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "cost.json"
     found = files.read_json(path) if path.exists() else {}
-    if found.get("version") != version():
-        found = {"version": version(), "machine": machine(), "rounds": {}}
     deadline = time.monotonic() + 60 * (budget_minutes or float("inf"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
+        here = {"version": version(), "machine": machine()}
+        if {name: found.get(name) for name in here} != here:  # rounds are of one machine
+            found = {**here, "rounds": {}}
         for reached in range(0, rounds, AT_ONCE):
             for network in networks:
                 there = found["rounds"].setdefault(network, [])
@@ -106,7 +107,7 @@ def some_rounds(
             baton.hand_on()
         return held[2:]
 
-    with ThreadPoolExecutor(len(chosen)) as pool:
+    with ThreadPoolExecutor(len(chosen)) as pool, baton.or_drop():
         found = dict(zip(chosen, pool.map(seconds, chosen), strict=True))
     return [{method: found[method][i] for method in chosen} for i in range(rounds)]
 
@@ -116,15 +117,15 @@ class Baton:
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = deque(order)
-        self._dropped = False
+        self._failure: BaseException | None = None
         self._changed = threading.Condition()
 
     def wait_for(self, name: str) -> None:
         """Return when it is this one's turn; raise when another one has failed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._dropped or self._order[0] == name)
-            if self._dropped:
-                raise RuntimeError("a method that is timed beside this one has failed")
+            self._changed.wait_for(lambda: self._failure is not None or self._order[0] == name)
+            if self._failure is not None:
+                raise self._failure
 
     def hand_on(self) -> None:
         with self._changed:
@@ -133,12 +134,12 @@ class Baton:
 
     @contextmanager
     def or_drop(self) -> Iterator[None]:
-        """Let the others go where what runs inside fails."""
+        """Let the others go where what runs inside fails, all with the first one's error."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             with self._changed:
-                self._dropped = True
+                self._failure = self._failure or error
                 self._changed.notify_all()
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,6 +74,7 @@ def run(
     check_used(settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    settings = dataclasses.replace(settings, device=distributed.local_device(settings.device))
     _check_device(settings.device)
     if dataset is None:
         dataset = data.load(settings.data, **settings.data_options)
@@ -120,14 +122,16 @@ def _run(
         if folder.finished():
             folder.forget_seed()
             raise ValueError(f"{out} is finished; there is nothing to resume")
+        folder.check_begun_as(settings)
     elif distributed.is_first() or out is None:
         folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
     else:
         folder = runs.RunFolder(out)  # the first process makes it
-    folder.ledger = ledger if distributed.is_first() else None
     # Without its checkpoint a run begins anew with another seed, and is counted anew.
     folder.resumed = resume and folder.checkpoint.exists()
     try:
+        if ledger is not None and distributed.is_first():
+            folder.count_in(ledger)
         outcome = train(settings, dataset, folder, show_progress)
     except BaseException:
         # Stopped before anything was spent: nothing is left behind.

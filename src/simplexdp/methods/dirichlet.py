@@ -6,11 +6,11 @@ from typing import cast
 
 from torch import Tensor
 
-from .. import accounting, data, distributed, ledger, mechanism, models, training
+from .. import accounting, data, distributed, ledger, mechanism, training
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
-from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
+from .outcome import Outcome, is_separate, model_for, refuse_options, reserve, seed_of, steps_of
 
 
 def train(
@@ -37,6 +37,7 @@ def train(
     )
     plan.seed_known = settings.seed is not None
     name, model = model_for(settings, dataset, seed)
+    separate = is_separate(name, model, dataset.input_shape)
     lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
     criterion = plan.loss()
@@ -81,7 +82,7 @@ def train(
         model,
         name,
         plan.statement(
-            batch_norm=models.has_batch_norm(model),
+            separate=separate,
             computed_from_data=dataset.computed_from_data,
             notes=dataset.provenance,
         ),

@@ -18,6 +18,7 @@ Formal guarantee
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -29,7 +30,7 @@ from torch.nn import functional
 from .. import data, distributed, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
-from ..settings import Settings
+from ..settings import DEFAULTS, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .certified import FeatureLinear, has_pixels, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
@@ -115,6 +116,9 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     ):
         if given is not None:
             raise ValueError(f"the fixed form of gaussian-features takes no {name}; leave it out")
+    for field in ("optimizer", "norm"):
+        if getattr(settings, field) != getattr(DEFAULTS, field):
+            raise ValueError(f"the fixed form of gaussian-features takes no --{field}")
     if settings.augment or settings.steps is not None or settings.epochs is not None:
         raise ValueError("the fixed form noises every record once: no augmentation and no steps")
     if distributed.world() > 1:
@@ -129,12 +133,18 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     dimensions = int(options.get("dimensions", DIMENSIONS))
     if not 0 < clip <= 64 or dimensions < 1:
         raise ValueError(f"clip {clip} or dimensions {dimensions} is not positive")
+    penalty = options.get("penalty", PENALTY)
+    if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
+        raise ValueError(f"the penalty is {penalty!r}; give a number of 0 or more")
     # The last digits: what the rounded sigma costs stays within the budget.
     mu = calibrate_mu(settings.epsilon, settings.delta) * (1.0 - 1e-12)
     sigma = SENSITIVITY[relation] / mu
     feature_map = features.build(str(options.get("features", "auto")), dataset.input_shape)
     basis = projection(feature_map.width, dimensions)
     rows = features.compute(dataset.train.inputs, feature_map)
+    test = features.compute(dataset.test.inputs, feature_map)
+    validation = dataset.validation
+    held_out = None if validation is None else features.compute(validation.inputs, feature_map)
     reserve(settings, run, ledger.gaussian(sigma / SENSITIVITY[relation]), ledger.WEIGHTS)
     released = noised(rows, basis, clip, sigma, noise_bits(settings.seed))
     weights, bias = head(
@@ -142,26 +152,29 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
         dataset.train.labels,
         dataset.classes,
         (sigma * clip) ** 2,
-        float(options.get("penalty", PENALTY)),
+        penalty,
     )
     model = ProjectedLinear(feature_map, basis, dataset.classes, has_pixels(dataset))
     with torch.no_grad():
         model.linear.weight.copy_(torch.from_numpy(weights.T))
         model.linear.bias.copy_(torch.from_numpy(bias))
 
-    def accuracy(split: data.Split) -> float:
-        held = features.compute(split.inputs, feature_map)
+    def accuracy(rows: NDArray[Any], labels: NDArray[np.int64]) -> float:
         with torch.no_grad():
-            found = [model.on_features(block).argmax(1).numpy() for block in blocks(held)]
-        return float((np.concatenate(found) == split.labels).mean())
+            found = [model.on_features(block).argmax(1).numpy() for block in blocks(rows)]
+        return float((np.concatenate(found) == labels).mean())
 
     mu = SENSITIVITY[relation] / sigma
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+{basis.shape[1]}+linear",
         statement=_statement(settings, dataset, feature_map, relation, mu, sigma, clip),
-        accuracy=accuracy(dataset.test),
-        validation_accuracy=None if dataset.validation is None else accuracy(dataset.validation),
+        accuracy=accuracy(test, dataset.test.labels),
+        validation_accuracy=(
+            None
+            if validation is None or held_out is None
+            else accuracy(held_out, validation.labels)
+        ),
         steps=1,
         seconds=time.monotonic() - began,
         chosen={

@@ -79,6 +79,17 @@ def model_for(
     return name, model
 
 
+def is_separate(name: str, model: nn.Module, input_shape: tuple[int, ...]) -> bool | None:
+    """Whether a record's output depends on that record alone: seen not to, or known of our own.
+
+    A probe at one point proves a coupling and not its absence, so that of a network of the
+    user's own, named package.module:factory, nothing is claimed.
+    """
+    if models.has_batch_norm(model) or models.couples_records(model, input_shape):
+        return False
+    return None if ":" in name else True
+
+
 def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | None:
     """Steps from epochs, where epochs were given and the batch size is known."""
     if settings.epochs is None:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import data, ledger, models, sampling, training
+from .. import data, ledger, sampling, training
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
-from .outcome import Outcome, model_for, reserve, seed_of, steps_of
+from .outcome import Outcome, is_separate, model_for, reserve, seed_of, steps_of
 
 EPOCHS = 20
 LEARNING_RATE = 0.1
@@ -73,6 +73,7 @@ def train_below(
     steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
     seed = seed_of(settings, run)
     name, model = model_for(settings, dataset, seed)
+    separate = is_separate(name, model, dataset.input_shape)
     layer = layer_above(model, settings.options.get("layer"))
     sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     lr = settings.lr or LEARNING_RATE
@@ -140,7 +141,7 @@ def train_below(
                 ),
                 Assumption(
                     "A record's features depend on that record alone (no batch norm).",
-                    not models.has_batch_norm(model),
+                    separate,
                 ),
                 *common_assumptions(settings.seed is not None, dataset.computed_from_data),
             ),

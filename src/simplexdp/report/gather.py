@@ -49,7 +49,8 @@ class Group:
 
     @property
     def epsilon(self) -> float | None:
-        return self.settings.epsilon if math.isfinite(self.settings.epsilon) else None
+        plain = self.settings.method == "plain" or math.isinf(self.settings.epsilon)
+        return None if plain else self.settings.epsilon
 
     @property
     def covers(self) -> str:
@@ -128,11 +129,11 @@ def _point(group: Group, split: str) -> dict[str, Any]:
     mean, std = mean_and_spread(values)
     return {
         "epsilon": group.epsilon,
-        "mean": round(mean, 3),
-        "std": None if std is None else round(std, 3),
+        "mean": mean,
+        "std": std,
         "runs": len(values),
         "covers": group.covers,
-        "provenance": _provenance(group.runs),
+        "provenance": provenance(group.runs),
     }
 
 
@@ -169,7 +170,8 @@ def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
     ]
     ours: dict[float, dict[str, Any]] = {}
     for group in found:
-        if group.experiment != "learning-rate":
+        # κ depends on the steps, so that a shorter run belongs to another curve.
+        if group.experiment != "learning-rate" or group.settings.steps != grid.STUDY_STEPS:
             continue
         alpha, run = group.settings.alpha, group.runs[0]
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, run["r"], alpha))
@@ -203,7 +205,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
                 "runs": len(group.runs),
                 "seconds": round(statistics.fmean(run["seconds"] for run in group.runs), 1),
                 "covers": group.covers,
-                "provenance": _provenance(group.runs),
+                "provenance": provenance(group.runs),
             }
         )
     return rows
@@ -277,7 +279,7 @@ def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
     return groups(loaded.records), loaded.left_out
 
 
-def _provenance(runs: Sequence[Record]) -> str | None:
+def provenance(runs: Sequence[Record]) -> str | None:
     """Where the data was not the original, that sentence without its checksums."""
     for sentence in runs[0]["provenance"]:
         if " not " in sentence and "own file" in sentence:

@@ -21,8 +21,11 @@ from . import gather
 from .gather import Group
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
-# The paper makes these studies with CIFAR10.
-IN_CIFARS_PLACE = ("learning-rate", "sampling-rate", "adam")
+# What stands in the paper's column where it is not the same experiment.
+HEADS = {
+    **dict.fromkeys(("learning-rate", "sampling-rate", "adam"), "the paper, CIFAR10"),
+    "certified": "best DP-SGD in the paper",
+}
 LATE = 5  # evaluations, of twenty in a run
 NOTHING_YET = "No results yet."
 
@@ -57,6 +60,8 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     rows = []
     for one in sorted(series, key=lambda s: s["source"]):
         row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
+        if len({p["epsilon"] for p in one["points"]}) < len(one["points"]):
+            raise ValueError(f"two different runs of {name} are both labelled {one['label']!r}")
         for point in one["points"]:
             row[grid.epsilon_label(_size(point["epsilon"]))] = percent(
                 point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
@@ -83,7 +88,8 @@ def study(name: str, found: Sequence[Group]) -> Table:
     rows: list[dict[str, Value]] = []
     for cell, group in pairs:
         steps, usual = group.settings.steps, cell.settings.steps
-        shorter = "" if steps == usual else f", {steps} of {usual} steps"
+        of_usual = "" if usual is None else f" of {usual}"
+        shorter = "" if steps == usual else f", {steps}{of_usual} steps"
         mean, std = gather.mean_and_spread(group.accuracies())
         rows.append(
             {
@@ -97,9 +103,10 @@ def study(name: str, found: Sequence[Group]) -> Table:
         Column("row", "row"),
         Column("column", "point"),
         Column("ours", "ours"),
-        Column("published", "the paper, CIFAR10" if name in IN_CIFARS_PLACE else "the paper"),
+        Column("published", HEADS.get(name, "the paper")),
     )
-    return Table(name, experiment.title, columns, tuple(rows), experiment.notes)
+    notes = (*experiment.notes, *_copies([group for _, group in pairs]))
+    return Table(name, experiment.title, columns, tuple(rows), notes)
 
 
 def readme(results: Path) -> Table:
@@ -135,7 +142,7 @@ def readme(results: Path) -> Table:
         Column("published", "paper, %"),
         Column("covers", "ε covers"),
     )
-    return Table("readme", "Test accuracy", columns, tuple(rows))
+    return Table("readme", "Test accuracy", columns, tuple(rows), tuple(_copies(found)))
 
 
 def covers(results: Path) -> Table:
@@ -275,6 +282,12 @@ BUILT: dict[str, Callable[[Path], Table]] = {
     "peers": peers,
     "accountants": accountants,
 }
+
+
+def _copies(groups: Sequence[Group]) -> list[str]:
+    """Which data sets were not the originals."""
+    found = {(g.settings.data, said) for g in groups if (said := gather.provenance(g.runs))}
+    return [f"{name}: {said}." for name, said in sorted(found)]
 
 
 def percent(mean: float, std: float | None, runs: int | None) -> str:
