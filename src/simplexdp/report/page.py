@@ -40,8 +40,7 @@ def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, A
     content = gathered(results, pictures)
     out.parent.mkdir(parents=True, exist_ok=True)
     files.write_atomically(out, render(content).encode())
-    runs = sum(row["runs"] for row in content["methods"])
-    return {"page": str(out), "runs": runs, "left_out": content["left_out"]}
+    return {"page": str(out), "runs": content["runs"], "left_out": content["left_out"]}
 
 
 def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
@@ -50,6 +49,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     with_runs = [g.settings.data for g in found if g.experiment not in gather.STUDIES]
     return {
         "version": version(),
+        "runs": sum(len(group.runs) for group in found),
         "titles": TITLES,
         "methods_known": list(gather.TITLES),
         "first_data": "fashion-mnist"
