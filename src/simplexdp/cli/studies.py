@@ -88,6 +88,9 @@ def reproduce(
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only rows whose label has this in it.")] = None,
     steps: Annotated[int | None, typer.Option(help="Other than the recipe's; labelled so.")] = None,
+    evaluations: Annotated[
+        int | None, typer.Option(help="How often a run is tested on the way; 20 unless given.")
+    ] = None,
     budget_minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes.")
     ] = None,
@@ -121,6 +124,7 @@ def reproduce(
         epsilons=epsilon or None,
         only=only,
         steps=steps,
+        evaluations=evaluations,
         budget_minutes=budget_minutes,
         ray=ray,
         ray_address=ray_address,

@@ -48,7 +48,7 @@ STUDY_MODEL = "tanh-cnn"
 STUDY_STEPS = 960  # four epochs of FashionMNIST in batches of 250
 IN_PLACE = (
     "FashionMNIST with a small tanh network and 960 steps, in the place of the paper's CIFAR10 "
-    "with ResNet-18 and 20,000 steps: the shape is comparable, the numbers are not.",
+    "with ResNet-18 and 20,000 steps: neither the numbers nor the best rates need agree.",
     "Every point is calibrated for exactly its own steps and sampling rate.",
 )
 # The paper's 40 epochs of SVHN at its sampling rate; a quarter of them on the part at hand.

@@ -25,6 +25,7 @@ def reproduce(
     epsilons: Sequence[float] | None = None,
     only: str | None = None,
     steps: int | None = None,
+    evaluations: int | None = None,
     budget_minutes: float | None = None,
     ray: bool = False,
     ray_address: str | None = None,
@@ -52,6 +53,8 @@ def reproduce(
     over: dict[str, Any] = {"device": device, "threads": threads}
     if steps is not None:
         over |= {"steps": steps, "epochs": None}
+    if evaluations is not None:
+        over["evaluations"] = evaluations
     options: dict[str, Any] = {"allow_unverified": True} if allow_unverified else {}
     if data_dir is not None:
         options["data_dir"] = str(data_dir)
