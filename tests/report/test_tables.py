@@ -65,6 +65,16 @@ def test_accountants_stand_side_by_side_at_the_budgets_that_several_were_run_at(
     assert rows[1]["late"] == f"{80 + first - 0.4:.2f} ({79 + first:.2f} to {80 + first:.2f})"
 
 
+def test_learning_rates_are_sorted_by_their_effect(results):
+    rows = tables.make("collapse", results).rows
+    assert len(rows) == 60
+    assert [r["effective"] for r in rows] == sorted(r["effective"] for r in rows)
+    three = next(r for r in rows if r["alpha"] == 3.0)
+    kappa = three["effective"] / three["rate"]
+    # the made-up r of 0.25 at α = 3: near the paper's r* = 0.2349, whose κ is 0.0771
+    assert kappa == pytest.approx(0.0771 * 0.25 / 0.2349, rel=0.05)
+
+
 def test_a_study_stands_beside_what_it_stands_for(results):
     table = tables.make("sampling-rate", results)
     assert len(table.rows) == 3

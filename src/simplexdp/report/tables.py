@@ -239,6 +239,28 @@ def peers(results: Path) -> Table:
     return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
 
 
+def collapse(results: Path) -> Table:
+    """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
+    found, _ = gather.load(results)
+    points = [
+        (rate * curve["kappa"], curve["alpha"], rate, accuracy)
+        for curve in gather.learning_rates(found)["ours"]
+        for rate, accuracy in curve["points"]
+    ]
+    rows: list[dict[str, Value]] = [
+        {"effective": effective, "alpha": alpha, "rate": rate, "ours": f"{accuracy:.2f}"}
+        for effective, alpha, rate, accuracy in sorted(points)
+    ]
+    columns = (
+        Column("effective", "γκ", 3),
+        Column("alpha", "α", 3),
+        Column("rate", "γ", 3),
+        Column("ours", "test accuracy, %"),
+    )
+    title = "Learning rates by their effect"
+    return Table("collapse", title, columns, tuple(rows), grid.IN_PLACE)
+
+
 def accountants(results: Path) -> Table:
     """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
     found, _ = gather.load(results)
@@ -281,6 +303,7 @@ BUILT: dict[str, Callable[[Path], Table]] = {
     "cost": cost,
     "peers": peers,
     "accountants": accountants,
+    "collapse": collapse,
 }
 
 
