@@ -149,7 +149,7 @@ def covers(results: Path) -> Table:
     """What each method's figure covers."""
     rows: tuple[dict[str, Value], ...] = (
         {"m": "Dirichlet (Algorithm 1)", "f": "Theorem 1; exact Rényi; PLD; visible participation",
-         "d": "under its assumptions", "w": "no"},
+         "d": "only under assumptions that Algorithm 1 breaks", "w": "no"},
         {"m": "DP-SGD", "f": "PRV (Opacus)", "d": "–", "w": "yes"},
         {"m": "certified linear", "f": "Gaussian, exact", "d": "–", "w": "yes"},
         {"m": "Gaussian features", "f": "Gaussian", "d": "–", "w": "yes, with fixed features"},
