@@ -40,6 +40,7 @@ def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -
     assert compare.settings_of("dpsgd", settings).optimizer == "adam"
     assert compare.settings_of("certified", settings).optimizer == "sgd"
     assert compare.settings_of("certified", settings).steps is None
+    assert compare.settings_of("gaussian-features", settings).optimizer == "sgd"
 
 
 def test_the_text_shows_each_audit_beside_its_method() -> None:

@@ -15,7 +15,8 @@ from .settings import DEFAULTS, Settings
 from .statement import rounded_up
 
 # Methods on fixed features have their own model, no batches, and steps by their own rule.
-_FIXED = {"model": None, "batch_size": None, "steps": None, "epochs": None}
+_OF_A_NETWORK = ("model", "norm", "optimizer", "batch_size", "steps", "epochs")
+_FIXED = {name: getattr(DEFAULTS, name) for name in _OF_A_NETWORK}
 NOT_FOR: dict[str, dict[str, Any]] = {
     "certified": _FIXED,
     "gaussian-features": {**_FIXED, "lr": None},

@@ -11,8 +11,8 @@ import torch
 
 from .. import data, distributed, runs
 from ..ledger import Ledger
-from ..settings import DEFAULTS, Settings
-from .outcome import Outcome, finite
+from ..settings import Settings
+from .outcome import Outcome, finite, refuse_unused
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
 
@@ -83,13 +83,9 @@ def run(
 
 
 def check_used(settings: Settings) -> None:
-    """Refuse a setting that the method would ignore, so that nobody believes it had an effect."""
-    method(settings.method)  # refuses an unknown name
-    for name in IGNORED[settings.method]:
-        if getattr(settings, name) != getattr(DEFAULTS, name):
-            raise ValueError(
-                f"{settings.method} has no use for --{name} {getattr(settings, name)}; leave it out"
-            )
+    """Refuse an unknown method, and a setting that a known one would ignore."""
+    method(settings.method)
+    refuse_unused(settings, IGNORED[settings.method])
 
 
 def _check_device(device: str) -> None:

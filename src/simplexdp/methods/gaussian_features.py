@@ -30,11 +30,11 @@ from torch.nn import functional
 from .. import data, distributed, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
-from ..settings import DEFAULTS, Settings
+from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .certified import FeatureLinear, has_pixels, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
-from .outcome import Outcome, refuse_options, reserve
+from .outcome import Outcome, refuse_options, refuse_unused, reserve
 
 OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip", "layer")
 FORMS = ("fixed", "trained")
@@ -116,9 +116,7 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     ):
         if given is not None:
             raise ValueError(f"the fixed form of gaussian-features takes no {name}; leave it out")
-    for field in ("optimizer", "norm"):
-        if getattr(settings, field) != getattr(DEFAULTS, field):
-            raise ValueError(f"the fixed form of gaussian-features takes no --{field}")
+    refuse_unused(settings, ("optimizer", "norm"))
     if settings.augment or settings.steps is not None or settings.epochs is not None:
         raise ValueError("the fixed form noises every record once: no augmentation and no steps")
     if distributed.world() > 1:

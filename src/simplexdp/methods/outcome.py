@@ -13,7 +13,7 @@ from torch import nn
 from .. import checkpoint, data, models, sampling
 from ..ledger import Event, identity
 from ..runs import RunFolder, version
-from ..settings import Settings
+from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from ..training import Trained, seed_torch
 
@@ -112,6 +112,15 @@ def refuse_options(settings: Settings, known: Sequence[str] = ()) -> None:
         if name not in known:
             there = f"use one of {', '.join(known)}" if known else "it has none of its own"
             raise ValueError(f"{settings.method} does not know the option {name!r}; {there}")
+
+
+def refuse_unused(settings: Settings, names: Sequence[str]) -> None:
+    """Refuse a setting that the method would ignore, so that nobody believes it had an effect."""
+    for name in names:
+        if getattr(settings, name) != getattr(DEFAULTS, name):
+            raise ValueError(
+                f"{settings.method} has no use for --{name} {getattr(settings, name)}; leave it out"
+            )
 
 
 def finite(value: float) -> float | None:
