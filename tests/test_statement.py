@@ -4,7 +4,31 @@ from __future__ import annotations
 
 import json
 
-from simplexdp import Plan, statement
+import pytest
+from sklearn.datasets import load_iris
+
+from simplexdp import CertifiedClassifier, Plan, statement
+
+
+def released(
+    seed_known: bool, computed_from_data: tuple[str, ...], covers_weights: bool = True
+) -> statement.Statement:
+    """A statement as methods make it whose figure covers what they release."""
+    return statement.Statement(
+        method="m",
+        mechanism={"name": "Gaussian"},
+        epsilon=1.0,
+        delta=1e-5,
+        accountant="exact",
+        relation="zero-out",
+        sampling="none",
+        steps=1,
+        covers_draws=True,
+        covers_weights=covers_weights,
+        covers=("what is released",),
+        does_not_cover=(),
+        assumptions=tuple(statement.common_assumptions(seed_known, computed_from_data)),
+    )
 
 
 def test_json_round_trip():
@@ -38,3 +62,42 @@ def test_what_was_computed_from_the_data_breaks_an_assumption():
     plan = Plan(epsilon=4.0, delta=1e-5, records=400, batch_size=2, steps=9)
     broken = plan.statement(computed_from_data=("bounds of age",)).to_json()["broken_assumptions"]
     assert any("bounds of age" in text for text in broken)
+
+
+def test_where_every_assumption_may_hold_the_figure_covers_the_weights():
+    made = released(False, ())
+    assert made.headline() == "ε = 1, δ = 1e-05 (exact); covers the released weights."
+    assert "| Covers the released weights | yes |" in made.to_markdown()
+    assert "## What the figure covers" in made.to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("seed_known", "computed"), [(True, ()), (False, ("bounds of age",)), (True, ("a mean",))]
+)
+def test_a_broken_assumption_leaves_the_run_without_protection(seed_known, computed):
+    """The headline and the table say so; the record keeps what the method's figure is about."""
+    made = released(seed_known, computed)
+    assert "would cover the released weights" in made.headline()
+    assert made.headline().endswith("breaks an assumption: NOT private as it stands.")
+    page = made.to_markdown()
+    for what in ("draws", "released weights"):
+        assert f"| Covers the {what} | **no**: this run breaks an assumption |" in page
+    assert "## What the figure would cover" in page
+    assert made.to_json()["covers_weights"] is True
+    assert len(made.broken()) == seed_known + bool(computed)
+
+
+def test_a_broken_assumption_uncovers_draws_too():
+    assert "covers the draws only" in released(False, (), covers_weights=False).headline()
+    broken = released(True, (), covers_weights=False)
+    assert "under assumptions that this run breaks" in broken.headline()
+    assert "Covers the draws | **no**" in broken.to_markdown()
+
+
+def test_a_known_seed_shows_in_the_headline_of_a_covered_method():
+    rows, labels = load_iris(return_X_y=True)
+    secret, known = (
+        CertifiedClassifier(random_state=seed).fit(rows, labels).statement_ for seed in (None, 3)
+    )
+    assert secret.headline().endswith("; covers the released weights.")
+    assert known.headline().endswith("NOT private as it stands.")

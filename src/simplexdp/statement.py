@@ -31,7 +31,11 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Statement:
-    """What one run protects, by how much, under which assumptions, and what it leaves open."""
+    """What one run protects, by how much, under which assumptions, and what it leaves open.
+
+    `covers_weights` says what the method's figure is about where every assumption holds; whether
+    they do in this run, `broken` says, and `headline` says both.
+    """
 
     method: str
     mechanism: Mapping[str, Any]
@@ -59,17 +63,26 @@ class Statement:
         }
         if self.epsilon is not None and math.isinf(self.epsilon):
             record["epsilon"] = None
-        record["broken_assumptions"] = [a.text for a in self.assumptions if a.holds is False]
+        record["broken_assumptions"] = self.broken()
         return record
 
+    def broken(self) -> list[str]:
+        """The assumptions that this run breaks; if there is one, its figure covers nothing."""
+        return [assumption.text for assumption in self.assumptions if assumption.holds is False]
+
     def headline(self) -> str:
-        """One line: the figure and what it covers."""
+        """One line: the figure and what it covers in this run."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
         figure = f"ε = {rounded_up(self.epsilon)}, δ = {self.delta:.3g} ({self.accountant})"
+        if self.covers_weights and self.broken():
+            return (
+                f"{figure}; would cover the released weights, but this run breaks an assumption: "
+                "NOT private as it stands."
+            )
         if self.covers_weights:
             return f"{figure}; covers the released weights."
-        if self.covers_draws:
+        if self.covers_draws and not self.broken():
             return f"{figure}; covers the draws only, NOT the weights."
         return (
             f"{figure}; a bound on the draws under assumptions that this run breaks, "
@@ -79,6 +92,8 @@ class Statement:
     def to_markdown(self) -> str:
         """The statement for a person."""
         audited = self.audited or {}
+        broken = bool(self.broken())
+        open_draws = self.covers_draws and not self.covers_weights and not broken
         parts = [
             "# Privacy statement",
             f"**{self.headline()}**",
@@ -94,13 +109,13 @@ class Statement:
                     "Sampling": self.sampling,
                     "Steps": self.steps,
                     "Accountant": self.accountant,
-                    "Covers the draws": _yes(self.covers_draws)
-                    + ("" if self.covers_weights else ", subject to the assumptions below"),
-                    "Covers the released weights": _yes(self.covers_weights),
+                    "Covers the draws": _covered(self.covers_draws, broken)
+                    + (", subject to the assumptions below" if open_draws else ""),
+                    "Covers the released weights": _covered(self.covers_weights, broken),
                     "Audited": audited.get("summary", "no audit was run on this model"),
                 }
             ),
-            _bullets("What the figure covers", self.covers),
+            _bullets(f"What the figure {'would cover' if broken else 'covers'}", self.covers),
             _bullets("What it does not cover", self.does_not_cover),
             _bullets("Assumptions", [_assumption(a) for a in self.assumptions]),
             _bullets("Notes", self.notes),
@@ -164,7 +179,9 @@ def _show(name: str, value: Any) -> str:
     return rounded_down(value, 6) if name == "r" else f"{value:.6g}"
 
 
-def _yes(value: bool) -> str:
+def _covered(value: bool, broken: bool) -> str:
+    if value and broken:
+        return "**no**: this run breaks an assumption"
     return "yes" if value else "**no**"
 
 
