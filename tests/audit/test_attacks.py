@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -73,16 +74,84 @@ def test_an_audit_of_a_run_reaches_its_statement(images: data.Dataset, tmp_path:
     assert before["audited"] is None
     result = audit.run(Settings(), "one-run", 64, folder=folder.path, dataset=images, seed=1)
     after = json.loads((folder.path / "statement.json").read_text())
-    assert set(after["audited"]) == FIELDS
+    assert set(after["audited"]) == FIELDS | {"schedule"}
     assert after["audited"]["epsilon_lower"] == result["epsilon_lower"]
+    assert after["audited"]["schedule"] == result["schedule"]
     assert {**after, "audited": None} == before
-    assert result["summary"] in (folder.path / "statement.md").read_text()
+    page = (folder.path / "statement.md").read_text()
+    assert f"{result['summary']}; trained on this run's own schedule" in page
+
+
+def test_a_bound_from_another_schedule_is_marked_in_the_statement(
+    images: data.Dataset, tmp_path: Path
+) -> None:
+    """The canary audit trains its own few steps, and no audit with canaries augments."""
+    settings = Settings(method="dirichlet", model="logistic", batch_size=10, steps=40)
+    augmented = dataclasses.replace(settings, augment=("horizontal_flip",))
+    for name, run_settings, attack, trials, trained in (
+        ("few", settings, "canary", 24, "100 records, 10 steps, sampling: Poisson, rate 30/100"),
+        ("flipped", augmented, "one-run", 64, "120 records, 40 steps, sampling: Poisson, rate 10/"),
+    ):
+        _, folder = methods.run(run_settings, tmp_path / name, dataset=images)
+        audit.run(Settings(), attack, trials, folder=folder.path, dataset=images, seed=1)
+        page = (folder.path / "statement.md").read_text()
+        assert f"; trained on another schedule than this run's: {trained}" in page
+    assert attacks.trained({}, own=False) == "trained on another schedule than this run's"
+
+
+def bound(attack: str, epsilon: float, confidence: float) -> dict[str, Any]:
+    return {
+        "attack": attack,
+        "epsilon_lower": epsilon,
+        "confidence": confidence,
+        "trials": 9,
+        "relation": "replace-input",
+        "covers_weights": True,
+        "claim": {"epsilon": 1.0},
+        "seconds": 0.0,
+    }
 
 
 def test_the_strongest_result_is_what_a_statement_shows() -> None:
-    results = [{"epsilon_lower": None}, {"epsilon_lower": 0.5}, {"epsilon_lower": 2.0}]
-    assert attacks.strongest(results)["epsilon_lower"] == 2.0
-    assert attacks.strongest(results[:1]) == results[0]
+    results = [{"epsilon_lower": None}, bound("canary", 0.5, 0.95), bound("one-run", 2.0, 0.95)]
+    assert attacks.strongest(results, 0.9)["epsilon_lower"] == 2.0
+    assert attacks.strongest(results[:1], 0.9) == results[0]
+
+
+def test_all_attacks_share_the_error_that_is_allowed(
+    images: data.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bounds at 95 % leave 90 % for both: a statement at 95 % needs each at 97.5 %."""
+    asked: dict[str, float] = {}
+
+    def attack(name: str, epsilon: float | None) -> Any:
+        def found(job: attacks.Job, advance: Any) -> dict[str, Any]:
+            asked[name] = job.confidence
+            if epsilon is None:
+                return {"epsilon_lower": None, "trials": 1, "recovered": 0}
+            return bound(name, epsilon, job.confidence)
+
+        return found
+
+    monkeypatch.setattr(attacks, "ATTACKS", ("canary", "one-run", "reconstruct"))
+    for name, epsilon in {"canary": 0.5, "one-run": 2.0, "reconstruct": None}.items():
+        monkeypatch.setitem(attacks.ATTACK, name, attack(name, epsilon))
+    settings = Settings(method="dirichlet", model="logistic", batch_size=10, steps=2)
+    _, folder = methods.run(settings, tmp_path / "run", dataset=images)
+    record = audit.run(Settings(), "all", folder=folder.path, dataset=images, seed=1)
+    assert asked == {
+        "canary": pytest.approx(0.975),
+        "one-run": pytest.approx(0.975),
+        "reconstruct": 0.95,
+    }
+    audited = json.loads((folder.path / "statement.json").read_text())["audited"]
+    assert (audited["attack"], audited["epsilon_lower"]) == ("one-run", 2.0)
+    assert audited["confidence"] == 0.95
+    assert "at 95 % confidence" in audited["summary"]
+    assert "at 97.5 % confidence" in record["audits"][1]["summary"]
+
+    audit.run(Settings(), "one-run", folder=folder.path, dataset=images, seed=1)
+    assert asked["one-run"] == 0.95
 
 
 def test_a_run_whose_data_is_gone_is_refused(images: data.Dataset, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ..statement import from_json
 from . import canary, claims, membership, one_run, reconstruct, schedules
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
+BOUNDED = ("canary", "one-run")  # these bound ε; the others show how well an attack does
 BATCH = 8
 Advance = Callable[[], None]
 
@@ -48,11 +49,17 @@ def run(
     show_progress: bool = False,
     relation: str = claims.PAIR,
 ) -> dict[str, Any]:
-    """Attack a method, or with `folder` the configuration of a finished run.
+    """Attack a method, or with `folder` the method, model and budget of a finished run.
+
+    On a run, one-run trains its whole schedule on its data, membership its schedule on halves of
+    the records, canary few steps on at most 100 records, and reconstruct one step; canary, one-run
+    and reconstruct train without augmentation.  The result is written into the run's statement,
+    which says whether the schedule was the run's own.
 
     The canaries of canary and one-run are pairs of inputs, or in or out (`relation` in-out).
     `trials` are trainings (canary), canaries (one-run), shadow models (membership) or records of
-    a batch (reconstruct).  A result on a run is written into its statement.  Pictures go to `out`.
+    a batch (reconstruct).  With the attack `all`, each bound on ε has its share of the error, so
+    that all of them hold together at the confidence asked.  Pictures go to `out`.
     The seed is the audit's own; it decides nothing about anybody's privacy.
     """
     names = ATTACKS if attack == "all" else (attack,)
@@ -74,11 +81,12 @@ def run(
     rng = sampling.stream(sampling.fresh_seed() if seed is None else seed, "audit", 0)
     results = []
     for name in names:
-        job = Job(settings, dataset, trials, confidence, rng, folder is None, out, relation)
+        level = shared(confidence, names) if name in BOUNDED else confidence
+        job = Job(settings, dataset, trials, level, rng, folder is None, out, relation)
         results.append(_timed(name, job, show_progress))
     record = results[0] if len(results) == 1 else {"attack": "all", "audits": results}
     if folder is not None:
-        attach(folder, strongest(results))
+        attach(folder, strongest(results, confidence))
     if out is not None:
         name = attack if relation == claims.PAIR else f"{attack}-{relation}"
         files.write_json(out / f"{dataset.name}-{settings.method}-{name}.json", record)
@@ -149,10 +157,25 @@ def summarise(record: dict[str, Any]) -> str:
     return text + f"; {verdict} the figure of {epsilon:.3g} in that relation{scope}"
 
 
-def strongest(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result with the largest lower bound, or the first where none has one."""
+def shared(confidence: float, names: Sequence[str]) -> float:
+    """The confidence of each bound on ε with which all of them hold together (union bound)."""
+    return 1.0 - (1.0 - confidence) / max(1, sum(name in BOUNDED for name in names))
+
+
+def strongest(results: Sequence[dict[str, Any]], confidence: float) -> dict[str, Any]:
+    """The result with the largest lower bound, or the first where none has one.
+
+    Formal guarantee
+        Statement: if each of the bounds holds at `shared(confidence, …)`, the largest holds at
+        `confidence`, which is what the returned result says.
+        Argument: it is wrong only if one of them is; their errors add up to 1 − confidence.
+    """
     bounded = [result for result in results if result["epsilon_lower"] is not None]
-    return max(bounded, key=lambda result: result["epsilon_lower"]) if bounded else results[0]
+    if not bounded:
+        return results[0]
+    largest = max(bounded, key=lambda result: result["epsilon_lower"])
+    chosen = {**largest, "confidence": confidence}
+    return {**chosen, "summary": summarise(chosen)}
 
 
 def attach(folder: Path, result: dict[str, Any]) -> None:
@@ -164,7 +187,29 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
     statement = from_json(files.read_json(path))
     names = ("attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary")
     audited = {name: result[name] for name in names}
+    schedule = result.get("schedule") or {}
+    planned = {"steps": statement.steps, "sampling": statement.sampling}
+    own = (
+        result["attack"] == "one-run"  # the only attack that trains the run's whole schedule
+        and planned.items() <= schedule.items()
+        and not run_folder.settings().augment
+    )
+    audited["schedule"] = schedule or None
+    audited["summary"] += f"; {trained(schedule, own)}"
     run_folder.save_statement(dataclasses.replace(statement, audited=audited))
+
+
+def trained(schedule: Mapping[str, Any], own: bool) -> str:
+    """What the attack trained, seen from the run whose statement shows its result."""
+    if own:
+        return "trained on this run's own schedule"
+    other = "trained on another schedule than this run's"
+    if not schedule:
+        return other
+    return (
+        f"{other}: {schedule['records']} records, {schedule['steps']} steps, "
+        f"sampling: {schedule['sampling']}"
+    )
 
 
 def _data(settings: Settings, folder: Path | None) -> data.Dataset:

@@ -51,8 +51,10 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
         Argument: through the null record, replacing is two zero-out steps.  For one Gaussian
         mechanism of μ the sensitivity doubles, so it is 2μ-GDP (Dong, Roth and Su, 2022);
         for any other (ε, δ) claim, group privacy of size two gives (2ε, (1 + e^ε)·δ).
-        Assumption: the statement is true.  The figure of Algorithm 1 is taken as it is printed:
-        its lemma is about replaced inputs.
+        Assumption: the statement is true.
+        Not covered by this argument: the figure of Algorithm 1, which is taken as printed although
+        its subsampling bound is add/remove (by `pld` zero-out).  Its lemma for one draw is about
+        replaced inputs.
     """
     if statement.epsilon is None or math.isinf(statement.epsilon):
         return Claim(None, delta, PAIRS, "the method claims nothing")
@@ -78,7 +80,7 @@ def in_or_out(statement: Statement, delta: float) -> Claim:
     """The claim itself, for canaries that are in the data or not.
 
     Where the claim is under another relation than zero-out or add/remove (Algorithm 1), the input
-    is zeroed, which replaces it: its lemma is about that.
+    is zeroed, which replaces it, and the figure is taken as printed, as in `for_pairs`.
     """
     own = statement.relation in ("zero-out", "add/remove")
     relation = f"{IN_OR_OUT} ({statement.relation if own else 'its input zeroed'})"
