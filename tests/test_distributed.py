@@ -90,9 +90,11 @@ def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
         for batch in sampling.poisson_batches(200, 3 / 200, 25, seed=5)
     ]
     assert any(0 in pair and sum(pair) > 0 for pair in sizes)
+    assert [0, 0] in sizes
     # One folder, written by the first process alone.
     folder = runs.RunFolder.open(trained / method)
     assert folder.finished()
+    assert folder.processes() == 2
     steps = [line["step"] for line in folder.metrics()]
     assert steps == sorted(set(steps))
     # The seed of the first for the batches, a seed of one's own for the noise.

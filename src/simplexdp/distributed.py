@@ -43,6 +43,11 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def launched() -> int:
+    """How many processes torchrun has started, in a group or not yet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def world() -> int:
     """How many processes train together."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
@@ -56,7 +61,7 @@ def is_first() -> bool:
 @contextmanager
 def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
     """Join the processes that torchrun started; without torchrun, or inside a group, nothing."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or distributed.is_initialized():
+    if launched() < 2 or distributed.is_initialized():
         yield
         return
     backend = "nccl" if device.startswith("cuda") else "gloo"

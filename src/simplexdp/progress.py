@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from .statement import rounded_up
 
@@ -52,7 +62,21 @@ def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
         yield StepBar(bar, total, done)
 
 
-def bars(show: bool = True) -> Progress:
+class LeftByEstimate(ProgressColumn):
+    """Time left of a bar over estimated seconds that moves rarely: once in a run of hours.
+
+    The task's field `moved` is the time at which it last moved, since it began.  What was done
+    until then says how the estimates compare with the truth; from then on the clock runs.
+    """
+
+    def render(self, task: Task) -> Text:
+        moved, elapsed = task.fields["moved"], task.elapsed or 0.0
+        pace = moved / task.completed if task.completed else 1.0
+        left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))
+        return Text(str(timedelta(seconds=round(left))))
+
+
+def bars(show: bool = True, left: ProgressColumn | None = None) -> Progress:
     """The one style of progress bar."""
     return Progress(
         TextColumn("{task.description}"),
@@ -60,7 +84,7 @@ def bars(show: bool = True) -> Progress:
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
         TextColumn("left"),
-        TimeRemainingColumn(),
+        left or TimeRemainingColumn(),
         console=Console(stderr=True),
         refresh_per_second=4,
         disable=not show,

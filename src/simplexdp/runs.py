@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import nn
 
-from . import files
+from . import distributed, files
 from .ledger import Event, Ledger
 from .settings import Settings
 from .statement import Statement
@@ -60,7 +60,12 @@ class RunFolder:
         try:
             files.write_json(
                 path / CONFIGURATION,
-                {"settings": settings.to_json(), "version": version(), "machine": machine()},
+                {
+                    "settings": settings.to_json(),
+                    "version": version(),
+                    "machine": machine(),
+                    "processes": distributed.world(),
+                },
             )
         except BaseException:
             path.rmdir()
@@ -82,6 +87,10 @@ class RunFolder:
         record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
         return record
 
+    def processes(self) -> int:
+        """How many processes train it; earlier builds did not write it, and had one."""
+        return int(self.configuration().get("processes", 1))
+
     def ledger_path(self) -> Path | None:
         """The ledger that counts the run, if one does."""
         found = self.configuration().get("ledger")
@@ -101,6 +110,12 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} was begun with other settings or by another version; resume with the "
                 f"settings in its {CONFIGURATION}, or train anew in another folder"
+            )
+        begun, now = self.processes(), distributed.world()
+        if begun != now:  # each process has noise of its own
+            raise ValueError(
+                f"{self.path} was begun in {begun} processes and this is {now}; the steps after "
+                f"its checkpoint would be drawn anew, so resume in {begun}"
             )
 
     def discard(self) -> None:
@@ -122,22 +137,20 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
+        """What was measured, up to the line that a kill cut in two."""
         path = self.path / METRICS
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        found: list[dict[str, Any]] = []
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return found
 
     def cut_metrics(self, step: int) -> None:
         """Forget what was measured after `step`, since it will be measured again."""
-        path = self.path / METRICS
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                break  # the line that a kill cut in two, the last one
-            if record["step"] <= step:
-                kept.append(line)
-        files.write_atomically(path, "".join(line + "\n" for line in kept).encode())
+        kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
+        files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
     def save_model(self, model: nn.Module) -> None:
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}

@@ -8,6 +8,7 @@ no step is spent twice.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -75,7 +76,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     check_inputs(job.dataset.train)
     start, seconds_before = _restore(job, run)
     settings, seed = job.settings, job.seed
-    evaluate_every = max(1, job.steps // max(1, settings.evaluations))
+    evaluate_every = math.ceil(job.steps / max(1, settings.evaluations))
     began = saved = time.monotonic()
     accuracy: float | None = None
     losses: deque[float] = deque(maxlen=50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
 import os
 import signal
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from simplexdp import checkpoint, runs
-from simplexdp.experiments import cluster, reproduce, sweep
+from simplexdp.experiments import cluster, identity, records, reproduce, sweep
 from simplexdp.settings import Settings
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `cluster`)")
@@ -65,7 +67,7 @@ def work(steps: tuple[int, ...]) -> list[sweep.Work]:
     settings = [
         Settings(data="digits", model="logistic", batch_size=8, steps=n, seed=0) for n in steps
     ]
-    return [sweep.Work(f"key-{s.steps}", "small", f"{s.steps} steps", s) for s in settings]
+    return [sweep.Work(identity.key(s), "small", f"{s.steps} steps", s) for s in settings]
 
 
 def kill_the_worker_of(key: str, trace: Path, run_root: Path) -> None:
@@ -88,7 +90,7 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
     todo = work((1_500, 200, 201))
     run_root = tmp_path / "runs"
     killer = threading.Thread(
-        target=kill_the_worker_of, args=("key-1500", two_workers, run_root), daemon=True
+        target=kill_the_worker_of, args=(todo[0].key, two_workers, run_root), daemon=True
     )
     killer.start()
     swept = cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
@@ -97,11 +99,11 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
     found = sorted((tmp_path / "results").rglob("*.json"))
     assert len(found) == 3  # one record a run
     begun = {p.name: p.read_text().splitlines() for p in two_workers.iterdir()}
-    assert [len(begun[f"key-{n}"]) for n in (200, 201)] == [1, 1]
-    killed = [line.split() for line in begun["key-1500"]]
+    assert [len(begun[w.key]) for w in todo[1:]] == [1, 1]
+    killed = [line.split() for line in begun[todo[0].key]]
     assert [resumed for _, resumed in killed] == ["False", "True"]
     assert killed[0][0] != killed[1][0]  # another process went on with it
-    lines = (run_root / "key-1500/metrics.jsonl").read_text().splitlines()
+    lines = (run_root / todo[0].key / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert steps == sorted(set(steps))
     assert steps[-1] == 1_500
@@ -122,14 +124,77 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'simplexdp\[cluster\]'"):
+    with pytest.raises(ValueError, match=r"pip install -c constraints.txt -e '\.\[cluster\]'"):
         cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0])
+
+
+class HereRay:
+    """Ray's face in one process: a task runs when it is asked for, and `broken` names errors."""
+
+    def __init__(self, broken: dict[str, Exception]) -> None:
+        self.broken = broken
+        self.cancelled = 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def remote(self, **needs):
+        def task(settings, key, *rest):
+            if key in self.broken:
+                raise self.broken[key]
+            return cluster.train_one(settings, key, *rest)
+
+        return lambda _: type("Task", (), {"remote": lambda *a: lambda: task(*a)})
+
+    def wait(self, waiting, timeout):
+        return waiting[:2], waiting[2:]
+
+    def get(self, done):
+        return done()
+
+    def cancel(self, task, force):
+        self.cancelled += 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_on_a_worker_stops_the_sweep_and_keeps_what_is_ready(
+    number, monkeypatch, tmp_path
+):
+    todo = work((10, 11, 12, 13))
+    here = HereRay({todo[0].key: OSError(number, "no room")})
+    monkeypatch.setattr(cluster, "_ray", lambda: here)
+    places = (tmp_path / "results", tmp_path / "runs")
+    with pytest.raises(sweep.DiskFull, match="the disk is full; make room"):
+        cluster.sweep(todo, *places, seconds_each=[1.0] * 4)
+    assert records.keys(records.load(places[0]).records) == {todo[1].key}  # was ready with it
+    here.broken = {}
+    assert len(cluster.sweep(todo, *places, seconds_each=[1.0] * 4).finished) == 4
+
+
+def test_a_disk_that_is_full_where_the_records_go_stops_the_sweep(monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+
+    def full(record, results):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(records, "write", full)
+    with pytest.raises(sweep.DiskFull):
+        cluster.sweep(work((10,)), tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+
+
+def test_a_worker_with_other_code_is_told_apart(monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+    (one,) = work((10,))
+    asked = dataclasses.replace(one, key="0123456789abcdef")  # as a newer version would call it
+    swept = cluster.sweep([asked], tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+    assert "it has version 0.1.0 of the package" in swept.failed[one.label]
+    assert not list((tmp_path / "r").rglob("*.json"))
 
 
 @pytest.mark.parametrize(("device", "cards"), [("cuda", 1), ("cpu", 0)])
 def test_a_run_on_a_card_asks_ray_for_one(monkeypatch, tmp_path, device, cards):
     asked = {}
-    monkeypatch.setattr(sweep, "paces", lambda todo: ([1.0] * len(todo), {}))
+    monkeypatch.setattr(sweep, "paces", lambda todo, root: ([1.0] * len(todo), {}))
     monkeypatch.setattr(cluster, "sweep", lambda *_, **given: asked.update(given) or sweep.Swept())
     reproduce.reproduce("digits", ray=True, device=device, results=tmp_path, budget_minutes=1.0)
     assert asked["gpus_each"] == cards

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import mpmath
 import pytest
 
@@ -54,7 +56,7 @@ def test_variance_against_mpmath():
         assert row["calibrated_variance"] == pytest.approx(float(wanted), rel=1e-8)
 
 
-def test_a_table_is_written_three_ways_and_read_back(tmp_path):
+def test_a_table_is_written_three_ways(tmp_path):
     found = table.Table(
         "t",
         "A table of 100 %",
@@ -63,7 +65,7 @@ def test_a_table_is_written_three_ways_and_read_back(tmp_path):
         ("A note.",),
     )
     table.save(found, tmp_path)
-    assert table.from_json(found.to_json()) == found
+    assert json.loads((tmp_path / "t.json").read_text())["rows"][0] == {"a": 0.12345, "b": "x & y"}
     markdown = (tmp_path / "t.md").read_text()
     assert "| 0.12 | x & y |\n| – | 3 |" in markdown
     assert markdown.endswith("- A note.\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -87,4 +86,18 @@ def test_the_interval_of_the_median_has_its_confidence_and_no_more_than_needed(n
 
 def test_a_few_values_have_no_interval():
     assert cost.interval([1.0] * 5) is None
-    assert math.isclose(2 * 0.5**5, 0.0625)  # what five values could give at most
+    assert cost.interval([1.0] * 6) == (1.0, 1.0)  # six miss the median in 2/64 of all cases
+
+
+def test_rounds_of_another_machine_are_not_thrown_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        cost,
+        "some_rounds",
+        lambda network, n: [dict.fromkeys(cost.METHODS, 1.0)] * n,
+    )
+    path = cost.run(tmp_path, networks=["mlp"], rounds=3)
+    before = path.read_bytes()
+    monkeypatch.setattr(cost, "machine", lambda: {"cores": 1000})
+    with pytest.raises(ValueError, match=r"on another machine.*another folder with --results"):
+        cost.run(tmp_path, networks=["mlp"], rounds=4)
+    assert path.read_bytes() == before

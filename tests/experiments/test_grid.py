@@ -35,8 +35,6 @@ def test_the_tables_of_the_paper_are_there():
         "q = 0.04": 56.49,
     }
     assert column("adam", "Adam, lr 0.001")["ε = 1"] == 86.78
-    derma = {c.column: c.published_validation for c in grid.experiment("dermamnist").cells[:4]}
-    assert derma["ε = 7.42"] == (76.49, 1.45)
 
 
 def test_the_learning_rate_figure_has_nine_alphas_and_covers_them_early():
@@ -99,8 +97,3 @@ def test_a_study_says_what_it_stands_for():
     for name in ("learning-rate", "sampling-rate", "adam"):
         assert "in the place of the paper's CIFAR10" in grid.experiment(name).notes[0]
     assert "not a result on SVHN" in grid.experiment("svhn-part").notes[0]
-
-
-def test_an_unknown_table_lists_those_there_are():
-    with pytest.raises(ValueError, match=r"'fashion' \(closest: fashion-mnist\).*learning-rate"):
-        grid.experiment("fashion")

@@ -136,6 +136,7 @@ def test_published_accuracies(
 def test_the_validation_split_is_kept_apart() -> None:
     look_up = recipes.published_accuracy
     assert look_up("dermamnist", "dirichlet", "resnet9", 1.0, split="validation") == (74.98, 2.04)
+    assert look_up("dermamnist", "dirichlet", "resnet9", 7.42, split="validation") == (76.49, 1.45)
     assert look_up("dermamnist", "dirichlet", "resnet9", 1.0) == (74.32, 1.84)
 
 

@@ -45,6 +45,33 @@ def test_a_record_is_written_once(finished, tmp_path):
     assert len(records.load(tmp_path / "results").records) == 1
 
 
+def test_a_second_run_without_a_known_seed_is_refused_and_not_dropped(tmp_path):
+    unseeded = dataclasses.replace(SETTINGS, seed=None)
+    for name in ("one", "other"):
+        methods.run(unseeded, tmp_path / name)
+    path = records.import_run(tmp_path / "one", tmp_path / "results")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="another result of the same settings"):
+        records.import_run(tmp_path / "other", tmp_path / "results")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("norm", "refused"), [("batch", True), ("group", False)])
+def test_batch_normalisation_over_shards_is_another_model(norm, refused, tmp_path, monkeypatch):
+    settings = dataclasses.replace(SETTINGS, norm=norm)
+    folder = methods.run(settings, tmp_path / "run")[1]
+    configuration = folder.configuration()
+    assert configuration["processes"] == 1
+    changed = {**configuration, "processes": 4}
+    (folder.path / runs.CONFIGURATION).write_text(json.dumps(changed))
+    if refused:
+        with pytest.raises(ValueError, match="4 processes with batch normalisation"):
+            records.import_run(folder.path, tmp_path / "results")
+    else:
+        record = json.loads(records.import_run(folder.path, tmp_path / "results").read_text())
+        assert record["processes"] == 4
+
+
 def test_an_unfinished_run_is_refused(tmp_path):
     runs.RunFolder.create(tmp_path / "run", SETTINGS)
     with pytest.raises(ValueError, match="not finished; go on with it"):
@@ -113,15 +140,12 @@ def test_another_version_has_another_key():
 
 def test_training_without_privacy_has_no_budget():
     plain = dataclasses.replace(SETTINGS, method="plain")
-    endless = dataclasses.replace(plain, epsilon=math.inf, alpha=1.0, accountant="pld")
+    endless = dataclasses.replace(plain, epsilon=math.inf, delta=1e-3)
     assert identity.key(plain) == identity.key(endless)
     assert identity.canonical(plain).epsilon == math.inf
-    # where the batch size is chosen by rule from the budget, the budget counts
-    by_rule = dataclasses.replace(plain, batch_size=None)
-    assert identity.key(by_rule) != identity.key(dataclasses.replace(by_rule, epsilon=2.0))
 
 
-def test_a_cell_is_filled_by_every_seed_and_every_copy_of_the_data():
+def test_a_cell_asks_for_no_seed_and_no_copy_of_the_data():
     other = dataclasses.replace(SETTINGS, seed=7, data_options={"allow_unverified": True})
     assert identity.cell(other) == identity.cell(SETTINGS)
     assert identity.cell(dataclasses.replace(SETTINGS, lr=0.1)) != identity.cell(SETTINGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import data, methods, training
+from simplexdp import checkpoint, data, methods, progress, runs, training
 from simplexdp.experiments import estimate, grid, records, reproduce, sweep
 from simplexdp.settings import Settings
 
@@ -100,17 +101,27 @@ def test_a_failed_run_is_reported_and_does_not_stop_the_rest(small, tmp_path):
     assert len(records.load(tmp_path / "results").records) == 2
 
 
-def test_a_full_disk_stops_the_sweep_and_keeps_what_is_done(small, tmp_path, monkeypatch):
+# A run writes its configuration, a checkpoint, the model, its outcome, two statements, a record.
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("room", [0, 2, 4, 6])
+def test_a_full_disk_stops_the_sweep_and_keeps_what_is_done(
+    room, number, small, tmp_path, monkeypatch
+):
     work = sweep.work_of(small)
     go(work[:1], tmp_path)
     real = os.fsync
+    written = []
 
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+    def flush(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) > room:
+            raise OSError(number, "No space left on device")
+        real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="the disk is full; make room"):
+    monkeypatch.setattr(os, "fsync", flush)
+    with pytest.raises(sweep.DiskFull, match="the disk is full; make room"):
         go(work[1:], tmp_path)
+    assert len(written) == room + 1
     monkeypatch.setattr(os, "fsync", real)
     assert len(records.load(tmp_path / "results").records) == 1
     assert len(go(work[1:], tmp_path).finished) == 2
@@ -132,10 +143,80 @@ def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path, mon
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     endless = {"steps": 2_000_000, "evaluations": 1}
     work = sweep.work_of(small, only="plain", over=endless)
-    swept = go(work, tmp_path, budget_minutes=2 / 60)
-    assert swept.left == [work[0].label]
-    assert (tmp_path / "runs" / work[0].key / "checkpoint.safetensors").exists()
-    assert swept.finished == []
+    saved = tmp_path / "runs" / work[0].key / "checkpoint.safetensors"
+    reached = []
+    for _ in range(2):
+        swept = go(work, tmp_path, budget_minutes=2 / 60)
+        assert (swept.left, swept.finished) == ([work[0].label], [])
+        key = work[0].settings.key(runs.version())
+        reached.append(checkpoint.read(saved, key).step)
+    assert 0 < reached[0] < reached[1]
+
+
+def test_short_sittings_time_a_run_once_and_come_to_an_end(listed, tmp_path, monkeypatch):
+    """Timing may take longer than a sitting; the next one finds what was timed."""
+    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
+    timed = []
+    real = estimate.measure
+
+    def slow(settings, dataset):
+        timed.append(settings.method)
+        time.sleep(1.0)
+        return real(settings, dataset)
+
+    monkeypatch.setattr(estimate, "measure", slow)
+    sitting = {"budget_minutes": 0.5 / 60, "only": "plain", "show_progress": False}
+    first = reproduce.reproduce("small", **sitting, **places)
+    assert (first["finished"], len(first["left"])) == ([], 1)
+    deadline = time.monotonic() + 120
+    while not reproduce.reproduce("small", **sitting, **places)["skipped"]:
+        assert time.monotonic() < deadline
+    assert timed == ["plain"]
+
+
+def test_an_estimate_leaves_out_what_a_run_has_done(small, tmp_path):
+    (work,) = sweep.work_of(small, only="plain")
+    (whole,), _ = sweep.paces([work], tmp_path)
+    folder = runs.RunFolder.create(tmp_path / work.key, work.settings)
+    folder.append_metrics({"step": 20, "test_accuracy": 0.5})
+    with (folder.path / runs.METRICS).open("a") as file:
+        file.write('{"step": 2')  # a kill came here
+    assert sweep.paces([work], tmp_path)[0] == [pytest.approx(whole / 3)]  # 10 of 30 steps
+
+
+def test_several_processes_are_refused(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"in one process; use --ray.*--import-run"):
+        reproduce.reproduce("digits", results=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("r-star", {"seeds": 2}, "r-star does not use --seeds"),
+        ("r-star", {"budget_minutes": 1.0}, "r-star does not use --budget-minutes"),
+        ("cost", {"epsilons": [3.0], "only": "x"}, "cost does not use --epsilon, --only"),
+        ("digits", {"ray_address": "auto"}, "without --ray"),
+        ("digits", {"epsilons": [1.0, 3.0]}, "its budgets are 1, inf"),
+    ],
+)
+def test_an_option_without_effect_is_refused(name, given, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        reproduce.reproduce(name, results=tmp_path, **given)
+    assert not any(tmp_path.iterdir())
+
+
+def test_time_left_goes_by_the_estimates_and_then_by_their_truth():
+    """A bar over 100 estimated seconds of which 40 took 80, three seconds ago."""
+    column = progress.LeftByEstimate()
+
+    def left(**task):
+        shown = type("Shown", (), {"total": 100.0, **task})
+        return str(column.render(shown))
+
+    assert left(completed=0, elapsed=7.0, fields={"moved": 0.0}) == "0:01:33"
+    assert left(completed=40.0, elapsed=83.0, fields={"moved": 80.0}) == "0:01:57"
+    assert left(completed=0, elapsed=900.0, fields={"moved": 0.0}) == "0:00:00"
 
 
 def test_two_sweeps_do_not_make_the_same_run(small, tmp_path):
@@ -189,9 +270,13 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     assert len(list((tmp_path / "results").rglob("*.json"))) == 1
 
 
-def test_an_empty_folder_of_a_killed_run_is_no_obstacle(small, tmp_path):
+@pytest.mark.parametrize("left", [(), (".run.json.x1y2",)])
+def test_a_folder_of_a_run_killed_before_it_began_is_no_obstacle(left, small, tmp_path):
     work = sweep.work_of(small)[:1]
-    (tmp_path / "runs" / work[0].key).mkdir(parents=True)
+    folder = tmp_path / "runs" / work[0].key
+    folder.mkdir(parents=True)
+    for name in left:
+        (folder / name).write_text("{")
     assert go(work, tmp_path).finished == [work[0].label]
 
 
@@ -221,9 +306,9 @@ def test_a_method_without_batches_is_timed_whole(method):
     assert estimated < 20 * outcome.seconds
 
 
-def test_what_cannot_be_timed_is_named(small):
+def test_what_cannot_be_timed_is_named(small, tmp_path):
     work = sweep.work_of(small)[:1]
     broken = dataclasses.replace(work[0].settings, model="no-such-network")
-    seconds, failed = sweep.paces([dataclasses.replace(work[0], settings=broken)])
+    seconds, failed = sweep.paces([dataclasses.replace(work[0], settings=broken)], tmp_path)
     assert seconds == [0.0]
     assert "no-such-network" in failed[work[0].label]

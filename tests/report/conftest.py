@@ -61,6 +61,8 @@ def results(tmp_path: Path) -> Path:
         found.append(made_up(cell.settings, "learning-rate", 0.5 + 0.005 * number))
     for cell in grid.experiment("sampling-rate").cells[:3]:
         found.append(made_up(cell.settings, "sampling-rate", 0.8))
+    for cell in grid.experiment("digits").cells:
+        found.append(made_up(cell.settings, "digits", 0.97) | {"model": "mlp"})
     for record in found:
         records.write(record, folder)
     found = {"canary": {"epsilon_lower": 4.5}, "membership": {"epsilon_lower": None, "auc": 0.514}}
@@ -72,4 +74,10 @@ def results(tmp_path: Path) -> Path:
     (folder / "audit").mkdir()
     audit = {"data": "digits", "confidence": 0.95, "rows": [row, linear, plain]}
     (folder / "audit/digits.json").write_text(json.dumps(audit))
+    alone = {"attack": "canary", "data": "digits", "method": "dirichlet", "confidence": 0.95}
+    alone |= {"relation": "in or out (its input zeroed)", "covers_weights": False}
+    alone |= {"epsilon_lower": 3.25, "claim": {"epsilon": 1.0}}
+    (folder / "audit/digits-in-out.json").write_text(json.dumps(alone))
+    old = {**audit, "version": "0.0.1", "data": "an-old-audit"}
+    (folder / "audit/old.json").write_text(json.dumps(old))
     return folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simplexdp.report import figures
+from simplexdp.report import figures, gather
 
 
 def test_every_figure_and_table_is_written(results, tmp_path):
@@ -11,6 +11,14 @@ def test_every_figure_and_table_is_written(results, tmp_path):
     for stem in ("accuracy-fashion-mnist", "learning-rate-ours", "learning-rate-published"):
         assert f"{stem}.svg" in names
     assert {"asymptotics.svg", "r-star.tex", "r-star.md", "fashion-mnist-test.tex"} <= names
+    assert "accuracy-dermamnist-validation.svg" in names  # what the page draws is here too
+    series = [s for s in gather.accuracy_series(gather.load(results)[0]) if s["split"] == "test"]
+    fashion = [s for s in series if s["data"] == "fashion-mnist"]
+    (axes,) = figures._accuracy(fashion, "test").axes
+    drawn = {round(float(y), 2) for line in axes.lines for y in line.get_ydata()}
+    assert {81.02, 86.35, 91.13, 91.69, 93.13, 77.37, 86.10} <= drawn  # typed from the paper
+    assert {80.2, 89.0} <= drawn  # made up: two seeds of the first cell, and one of the last
+    assert len(axes.get_legend().get_texts()) == len(fashion)
     svg = (tmp_path / "figures/asymptotics.svg").read_bytes()
     assert b"<svg" in svg
     again, pdf = figures._save(figures._asymptotics(), tmp_path / "again", ["svg", "pdf"])

@@ -106,6 +106,11 @@ def test_it_loads_without_errors_and_draws(dom):
     assert '<td class="number yes">1.50 / 2.15</td>' in audits
     assert '<td class="number">3.01</td>' in audits  # nothing is claimed, nothing is judged
     assert "0.514" in audits
+    assert "canary in out: ε ≥" in audits
+    assert '<td class="number no">3.25 / 1.00</td>' in audits  # an attack filed alone
+    assert "confidence 95 %" in audits
+    assert "an-old-audit" not in audits
+    assert "old.json: of version 0.0.1, left out" in html
     assert "Every point of ours comes from a recorded run" in html
     assert "yes, with fixed features" in section(html, "covers")
     assert section(html, "tables").count("<details>") >= 5
@@ -120,6 +125,10 @@ def test_the_filters_work(dom):
     assert "Dirichlet (Algorithm 1), inception" not in accuracy
     assert "No runs of ours on this data set yet." in section(html, "methods")
     assert "As published: CIFAR10, ResNet-18" in section(html, "learning-rate")
+    alone = dom("data=digits&method=plain")
+    assert "plain, mlp, ε = ∞: 97.00 %" in section(alone, "accuracy")
+    assert "plain, mlp" in section(alone, "methods")
+    assert "Dirichlet (Algorithm 1), mlp" not in section(alone, "methods")
     unknown = dom("data=nonsense&method=nonsense", width=400)
     assert 'data-state="fashion-mnist|dirichlet,dpsgd,' in unknown
     assert 'data-problems=""' in unknown

@@ -105,7 +105,7 @@ def reproduce(
     ] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the original files.")] = None,
     import_run: Annotated[
-        Path | None, typer.Option(help="File this finished run folder among the results first.")
+        Path | None, typer.Option(help="Only file this finished run among the results.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -116,7 +116,7 @@ def reproduce(
 
     if import_run is not None:
         path = records.import_run(import_run, results)
-        emit({"name": name, "imported": str(path)}, as_json, f"filed as {path}")
+        emit({"imported": str(path)}, as_json, f"filed as {path}")
         return
     summary = reproduction.reproduce(
         name,
@@ -220,8 +220,6 @@ def report(
     from ..report import figures as drawings
     from ..report import tables
 
-    if not results.is_dir():
-        raise ValueError(f"{results} is no folder; name the folder of the records with --results")
     written = pages.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
     written["refreshed"] = [str(p) for p in tables.refresh(refresh, results)] if refresh else []

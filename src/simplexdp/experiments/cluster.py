@@ -14,7 +14,7 @@ from typing import Any
 
 from ..settings import Settings
 from . import records
-from .sweep import Busy, Swept, Work, bar, loader, one_line, train
+from .sweep import Busy, DiskFull, Swept, Work, bar, is_disk_full, loader, one_line, train
 
 RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -37,7 +37,6 @@ def sweep(
     budget_minutes: float | None = None,
     show_progress: bool = False,
     address: str | None = None,
-    cpus_each: float = 1,
     gpus_each: float = 0,
 ) -> Swept:
     """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
@@ -54,7 +53,7 @@ def sweep(
             dict(zip((w.key for w in todo), seconds_each, strict=True)),
             None if budget_minutes is None else time.monotonic() + 60 * budget_minutes,
             show_progress,
-            {"num_cpus": cpus_each, "num_gpus": gpus_each},
+            {"num_cpus": 1, "num_gpus": gpus_each},
         )
     finally:
         if began_here:
@@ -77,6 +76,7 @@ def _sweep(
         task.remote(w.settings.to_json(), w.key, w.experiment, w.records, str(run_root)): w
         for w in todo
     }
+    full = False
     with bar(sum(seconds.values()), show_progress) as advance:
         while waiting and (deadline is None or time.monotonic() < deadline):
             advance(0.0, f"{len(todo) - len(waiting)}/{len(todo)} runs")
@@ -85,20 +85,31 @@ def _sweep(
                 work = waiting.pop(done)
                 advance(seconds[work.key], "")
                 try:
-                    record = ray.get(done)
+                    _file(ray.get(done), work, results)
+                    swept.finished.append(work.label)
                 except Exception as error:  # a failed run is reported and does not stop the rest
                     cause = getattr(error, "cause", None) or error
                     if isinstance(cause, Busy):
                         swept.elsewhere.append(work.label)
                     else:
                         swept.failed[work.label] = one_line(cause)
-                    continue
-                records.write(record, results)
-                swept.finished.append(work.label)
+                        full = full or is_disk_full(cause)
+            if full:  # what is ready was filed; the rest goes on from its folders another time
+                raise DiskFull
     for left, work in waiting.items():
         ray.cancel(left, force=True)
         swept.left.append(work.label)
     return swept
+
+
+def _file(record: dict[str, Any], work: Work, results: Path) -> None:
+    """Keep a worker's record, if it is of the run that was asked for."""
+    if record["key"] != work.key:
+        raise ValueError(
+            f"the worker made another run: it has version {record['version']} of the package; "
+            "install the same one everywhere"
+        )
+    records.write(record, results)
 
 
 def _ray() -> Any:
@@ -106,6 +117,6 @@ def _ray() -> Any:
         import ray
     except ImportError as error:
         raise ValueError(
-            "Ray is not installed; install it with: pip install 'simplexdp[cluster]'"
+            "Ray is not installed; install it with: pip install -c constraints.txt -e '.[cluster]'"
         ) from error
     return ray

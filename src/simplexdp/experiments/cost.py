@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import data, files, methods
+from .. import data, files, methods, progress
 from ..runs import machine, version
 from ..settings import Settings
 
@@ -47,6 +47,7 @@ def run(
     networks: Sequence[str] = tuple(NETWORKS),
     rounds: int = ROUNDS,
     budget_minutes: float | None = None,
+    show_progress: bool = False,
 ) -> Path:
     """Add rounds to cost.json until every network has enough or the time is up."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,15 +58,23 @@ def run(
     torch.set_num_threads(1)
     try:
         here = {"version": version(), "machine": machine()}
-        if {name: found.get(name) for name in here} != here:  # rounds are of one machine
-            found = {**here, "rounds": {}}
-        for reached in range(0, rounds, AT_ONCE):
-            for network in networks:
-                there = found["rounds"].setdefault(network, [])
-                missing = min(rounds, reached + AT_ONCE) - len(there)
-                if missing > 0 and time.monotonic() < deadline:
-                    there += some_rounds(network, missing)
-                    files.write_json(path, {**found, **summary(found["rounds"])})
+        found = found or {**here, "rounds": {}}
+        if {name: found.get(name) for name in here} != here:
+            raise ValueError(
+                f"{path} was measured by another version or on another machine, and rounds of two "
+                "are not put together; name another folder with --results, or delete the file"
+            )
+        with progress.bars(show_progress) as shown:
+            bar = shown.add_task("rounds", total=rounds * len(networks))
+            for reached in range(0, rounds, AT_ONCE):
+                for network in networks:
+                    there = found["rounds"].setdefault(network, [])
+                    missing = min(rounds, reached + AT_ONCE) - len(there)
+                    if missing > 0 and time.monotonic() < deadline:
+                        there += some_rounds(network, missing)
+                        files.write_json(path, {**found, **summary(found["rounds"])})
+                    done = sum(min(rounds, len(of)) for of in found["rounds"].values())
+                    shown.update(bar, completed=done, description=f"rounds with {network}")
     finally:
         torch.set_num_threads(threads)
     return path

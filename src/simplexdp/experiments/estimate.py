@@ -35,6 +35,8 @@ def kind(settings: Settings) -> tuple[str, ...]:
         str(settings.batch_size),
         settings.optimizer,
         str(settings.augment),
+        settings.device,
+        str(settings.threads),
     )
 
 

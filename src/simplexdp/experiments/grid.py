@@ -7,7 +7,6 @@ and column, and what the paper prints there.  Tables that need no training are i
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ class Cell:
     row: str
     column: str
     published: Published | None = None
-    published_validation: Published | None = None
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,7 @@ def names() -> tuple[str, ...]:
 
 def experiment(name: str) -> Experiment:
     """The experiment of this name."""
-    known = _experiments()
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        meant = f" (closest: {close[0]})" if close else ""
-        raise ValueError(f"no table or figure {name!r}{meant}: use one of {', '.join(known)}")
-    return known[name]
+    return _experiments()[name]
 
 
 def home(settings: Settings) -> str | None:
@@ -87,6 +80,12 @@ def row_label(settings: Settings, usual: Settings) -> str:
     names = {"dirichlet": "Dirichlet", "plain": "Dirichlet", "dpsgd": "DP-SGD"}
     parts = [names.get(settings.method, settings.method), settings.model or "default model"]
     parts.append("lr auto" if settings.lr is None else f"lr {settings.lr:g}")
+    return ", ".join([*parts, *apart(settings, usual)])
+
+
+def apart(settings: Settings, usual: Settings) -> list[str]:
+    """What sets a run apart from others of its method, network and learning rate."""
+    parts = []
     if settings.optimizer != usual.optimizer:
         parts.append(settings.optimizer)
     if settings.accountant != "theorem1":
@@ -98,12 +97,13 @@ def row_label(settings: Settings, usual: Settings) -> str:
     if settings.epochs is not None:
         parts.append(f"{settings.epochs:g} epochs")
     elif settings.steps != usual.steps:
-        parts.append(f"{settings.steps} of {usual.steps} steps")
+        of_usual = "" if usual.steps is None else f" of {usual.steps}"
+        parts.append(f"{settings.steps}{of_usual} steps")
     for name in ("alpha", "delta", "estimator", "augment", "options"):
         value = getattr(settings, name)
         if value != getattr(usual, name):
             parts.append(f"{name} {_shown(value)}")
-    return ", ".join(parts)
+    return parts
 
 
 def _shown(value: Any) -> str:
@@ -123,13 +123,11 @@ def _table_cell(name: str, epsilon: float | None, **given: Any) -> Cell:
     settings = recipes.settings(name, epsilon=budget, method=method, **given)
     base = recipes.recipe(name)
     settings = identity.canonical(settings)
-    look_up = (base.data, base.method, base.model, epsilon)
     return Cell(
         settings=settings,
         row=row_label(settings, usual),
         column=epsilon_label(budget),
-        published=recipes.published_accuracy(*look_up),
-        published_validation=recipes.published_accuracy(*look_up, split="validation"),
+        published=recipes.published_accuracy(base.data, base.method, base.model, epsilon),
     )
 
 
@@ -274,7 +272,7 @@ def _digits() -> Experiment:
     methods = ("dirichlet", "certified", "dpsgd", "gaussian-features", "plain")
     cells = [
         Cell(
-            Settings(data="digits", method=method),
+            identity.canonical(Settings(data="digits", method=method)),
             method,
             epsilon_label(math.inf if method == "plain" else 1.0),
         )

@@ -17,17 +17,14 @@ ABOUT_FILES = ("data_dir", "allow_unverified")
 def canonical(settings: Settings) -> Settings:
     """The settings under which a run is filed: what does not change the run is at its default.
 
-    Training without privacy has no budget, so its ε is infinite whatever was asked for; that
-    holds where the batch size is given, since a rule may otherwise read it from the budget.
+    Training without privacy has no budget, so its ε is infinite whatever was asked for.
     """
-    plain = settings.method == "plain" and settings.batch_size is not None
+    plain = settings.method == "plain"
     return dataclasses.replace(
         settings,
         epsilon=math.inf if plain else float(settings.epsilon),
         delta=DEFAULTS.delta if plain else settings.delta,
-        alpha=DEFAULTS.alpha if plain else float(settings.alpha),
-        accountant=DEFAULTS.accountant if plain else settings.accountant,
-        estimator=DEFAULTS.estimator if plain else settings.estimator,
+        alpha=float(settings.alpha),
         data_options={k: v for k, v in settings.data_options.items() if k != "data_dir"},
     )
 

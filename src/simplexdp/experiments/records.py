@@ -67,6 +67,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         "covers_weights": statement["covers_weights"],
         "accountant": statement["accountant"],
         "provenance": list(statement["notes"]),
+        "processes": folder.processes(),
         "machine": machine,
         "versions": versions,
     }
@@ -86,13 +87,24 @@ def write(record: Mapping[str, Any], results: Path) -> Path:
     return path
 
 
-def import_run(folder: Path, results: Path, experiment: str | None = None) -> Path:
+def import_run(folder: Path, results: Path) -> Path:
     """File a run that `simplexdp train` finished under the key that the sweep would give it."""
-    record = record_of_run(runs.RunFolder.open(folder), experiment)
+    record = record_of_run(runs.RunFolder.open(folder))
     if record["version"] != runs.version():
         raise ValueError(
             f"{folder} was made by version {record['version']} and this is {runs.version()}; "
             "results of different versions are not merged, so train it again"
+        )
+    if record["processes"] > 1 and record["configuration"]["norm"] == "batch":
+        raise ValueError(
+            f"{folder} was trained in {record['processes']} processes with batch normalisation, "
+            "which then sees a part of each batch: it is another model than the table's"
+        )
+    path = path_of(record, results)
+    if path.exists() and files.read_json(path) != record:
+        raise ValueError(
+            f"{path} holds another result of the same settings; runs without a known seed cannot "
+            "be told apart, so train with --seed and a number that is not there yet"
         )
     return write(record, results)
 

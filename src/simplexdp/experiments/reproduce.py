@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import distributed
 from . import cluster, computed, cost, estimate, grid, records, table
 from . import sweep as local
 
@@ -43,12 +44,37 @@ def reproduce(
         raise ValueError(f"{problem}: use one of {', '.join(names())}")
     if budget_minutes is not None and not 0 < budget_minutes < math.inf:
         raise ValueError(f"budget-minutes is {budget_minutes:g}; give a positive number")
+    if distributed.launched() > 1:
+        raise ValueError(
+            "reproduce trains every run in one process; use --ray for many at once, or train one "
+            "run with torchrun and simplexdp train, and file it with --import-run"
+        )
+    if ray_address is not None and not ray:
+        raise ValueError("--ray-address is of no use without --ray; give both")
+    trains = {
+        "--seeds": seeds != 1,
+        "--epsilon": epsilons is not None,
+        "--only": only is not None,
+        "--steps": steps is not None,
+        "--evaluations": evaluations is not None,
+        "--ray": ray,
+        "--device": device != "cpu",
+        "--threads": threads is not None,
+        "--allow-unverified": allow_unverified,
+        "--data-dir": data_dir is not None,
+        "--budget-minutes": budget_minutes is not None and name != cost.NAME,
+    }
+    unused = [option for option, given in trains.items() if given]
+    if unused and name not in grid.names():
+        raise ValueError(f"{name} does not use {', '.join(unused)}; leave it out")
     began = time.monotonic()
     if name in computed.names():
         paths = table.save(computed.compute(name), results / "tables")
         return {"name": name, "computed": True, "files": [str(path) for path in paths]}
     if name == cost.NAME:
-        path = cost.run(results / "benchmarks", budget_minutes=budget_minutes)
+        path = cost.run(
+            results / "benchmarks", budget_minutes=budget_minutes, show_progress=show_progress
+        )
         return {"name": name, "computed": True, "files": [str(path)]}
     over: dict[str, Any] = {"device": device, "threads": threads}
     if steps is not None:
@@ -57,7 +83,7 @@ def reproduce(
         over["evaluations"] = evaluations
     options: dict[str, Any] = {"allow_unverified": True} if allow_unverified else {}
     if data_dir is not None:
-        options["data_dir"] = str(data_dir)
+        options["data_dir"] = str(data_dir.resolve())  # a worker has another folder
     over["data_options"] = options
     experiment = grid.experiment(name)
     work = local.work_of(experiment, seeds=seeds, epsilons=epsilons, only=only, over=over)
@@ -72,7 +98,7 @@ def reproduce(
         _say(
             f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
         )
-        seconds, untimed = local.paces(todo)
+        seconds, untimed = local.paces(todo, run_root)
         timed = f"about {estimate.total(seconds)} on one process of this machine"
         if untimed:
             timed += f", without {len(untimed)} of the runs, which could not be timed"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import fcntl
+import shutil
 import signal
 import threading
 import time
@@ -21,10 +22,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from .. import data, methods, progress
-from ..runs import CONFIGURATION, RunFolder
+from .. import data, files, methods, progress
+from ..runs import CONFIGURATION, RunFolder, version
 from ..settings import Settings
 from . import estimate, grid, identity, records
+
+PACES = ".paces.json"
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,17 @@ class Busy(Exception):
 class DiskFull(OSError):
     """No run can go on; everything that was saved stays."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "the disk is full; make room and give the same command again, "
+            "every finished run is kept"
+        )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether there is no room left, on the disk or in the person's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
 
 def work_of(
     experiment: grid.Experiment,
@@ -79,9 +93,11 @@ def work_of(
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}; give 1 or more")
     cells = [c for c in experiment.cells if only is None or only.lower() in c.row.lower()]
+    unknown: set[float] = set()
     if epsilons is not None:
+        unknown = set(epsilons) - {c.settings.epsilon for c in cells}
         cells = [c for c in cells if c.settings.epsilon in epsilons]
-    if not cells:
+    if not cells or unknown:
         there = sorted({c.settings.epsilon for c in experiment.cells})
         raise ValueError(
             f"{experiment.name} has no such cell; its budgets are "
@@ -105,8 +121,8 @@ def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) 
     with locked(run_root, work.key):
         if (path / CONFIGURATION).exists() and RunFolder.open(path).finished():
             return RunFolder.open(path)
-        if path.exists() and not any(path.iterdir()):
-            path.rmdir()  # killed before the configuration was written
+        if path.exists() and not (path / CONFIGURATION).exists():
+            shutil.rmtree(path)  # killed before the configuration was written
         dataset = load(work.settings)
         if work.records not in (None, len(dataset.train)):
             raise ValueError(
@@ -144,11 +160,8 @@ def sweep(
             except Busy:
                 swept.elsewhere.append(work.label)
             except Exception as error:  # one failed run is reported and does not stop the rest
-                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    raise DiskFull(
-                        "the disk is full; make room and give the same command again, "
-                        "every finished run is kept"
-                    ) from error
+                if is_disk_full(error):
+                    raise DiskFull from error
                 swept.failed[work.label] = one_line(error)
             advance(seconds, "")
     return swept
@@ -202,43 +215,55 @@ def loader() -> Callable[[Settings], data.Dataset]:
     return load
 
 
-def paces(todo: Sequence[Work]) -> tuple[list[float], dict[str, str]]:
-    """Estimated seconds of every run, and what could not be timed and why."""
+def paces(todo: Sequence[Work], run_root: Path) -> tuple[list[float], dict[str, str]]:
+    """Estimated seconds that every run still needs, and what could not be timed and why.
+
+    What was timed is kept beside the runs, so that a sweep in short sittings times it once.
+    """
     load = loader()
-    known: dict[tuple[str, ...], estimate.Pace | str] = {}
+    path = run_root / PACES
+    known: dict[str, dict[str, float]] = files.read_json(path) if path.exists() else {}
     seconds: list[float] = []
     failed: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for work in todo:
-        kind = estimate.kind(work.settings)
-        if kind not in known:
+        kind = " ".join([version(), *estimate.kind(work.settings)])
+        if kind not in known and kind not in unknown:
             try:
-                known[kind] = estimate.measure(work.settings, load(work.settings))
+                pace = estimate.measure(work.settings, load(work.settings))
+                known[kind] = dataclasses.asdict(pace)
+                run_root.mkdir(parents=True, exist_ok=True)
+                files.write_json(path, known)
             except Exception as error:  # the sweep reports it again, with the run it stops
-                known[kind] = one_line(error)
-        pace = known[kind]
-        if isinstance(pace, str):
-            failed[work.label] = pace
+                unknown[kind] = one_line(error)
+        if kind in unknown:
+            failed[work.label] = unknown[kind]
             seconds.append(0.0)
             continue
         records_there = len(load(work.settings).train.labels)
         steps = estimate.steps_of(work.settings, records_there)
-        seconds.append(pace.seconds(steps, work.settings.evaluations))
+        whole = estimate.Pace(**known[kind]).seconds(steps, work.settings.evaluations)
+        seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
     return seconds, failed
+
+
+def steps_done(path: Path) -> int:
+    """The last step at which an unfinished run was evaluated."""
+    lines = RunFolder(path).metrics()
+    return int(lines[-1]["step"]) if lines else 0
 
 
 @contextmanager
 def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
     """A bar over the estimated seconds of the grid."""
-    if not show:
-        yield lambda seconds, label: None
-        return
-    with progress.bars() as shown:
-        task = shown.add_task("sweep", total=max(total, 1e-9))
+    with progress.bars(show, left=progress.LeftByEstimate()) as shown:
+        task = shown.add_task("sweep", total=max(total, 1e-9), moved=0.0)
 
         def advance(seconds: float, label: str) -> None:
             if label:
                 shown.update(task, description=label)
-            shown.advance(task, seconds)
+            if seconds:
+                shown.update(task, advance=seconds, moved=shown.tasks[task].elapsed)
 
         yield advance
 

@@ -27,6 +27,18 @@ _LATEX = {
     "&": r"\&",
     "_": r"\_",
     "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "√": r"$\surd$",
+    "²": "$^2$",
+    "½": r"$\frac{1}{2}$",
+    "≥": r"$\geq$",
+    "·": r"$\cdot$",
+    "→": r"$\to$",
 }
 
 
@@ -62,17 +74,6 @@ class Table:
     def cells(self) -> list[list[str]]:
         """The rows as they are shown."""
         return [[shown(row.get(c.key), c.digits) for c in self.columns] for row in self.rows]
-
-
-def from_json(record: Mapping[str, Any]) -> Table:
-    """The inverse of `Table.to_json`."""
-    return Table(
-        name=record["name"],
-        title=record["title"],
-        columns=tuple(Column(**c) for c in record["columns"]),
-        rows=tuple(record["rows"]),
-        notes=tuple(record["notes"]),
-    )
 
 
 def shown(value: Value, digits: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..experiments import computed, grid
+from ..experiments import computed
 from ..experiments.table import save
 from . import gather, tables
 
@@ -34,9 +34,11 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
     found, _ = gather.load(results)
     paths: list[Path] = []
     series = gather.accuracy_series(found)
-    for name in grid.ACCURACY_TABLES:
-        own = [s for s in series if s["data"] == name and s["split"] == "test"]
-        paths += _save(_accuracy(own), folder / f"accuracy-{name}", endings)
+    for name, split in dict.fromkeys((s["data"], s["split"]) for s in series):
+        own = [s for s in series if (s["data"], s["split"]) == (name, split)]
+        of_split = "" if split == "test" else f"-{split}"
+        drawn = _accuracy(own, split)
+        paths += _save(drawn, folder / f"accuracy-{name}{of_split}", endings)
     for source in ("ours", "published"):
         curves = gather.learning_rates(found)[source]
         if curves:
@@ -49,7 +51,7 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
     return paths
 
 
-def _accuracy(series: Sequence[dict[str, Any]]) -> Any:
+def _accuracy(series: Sequence[dict[str, Any]], split: str) -> Any:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
@@ -65,7 +67,7 @@ def _accuracy(series: Sequence[dict[str, Any]]) -> Any:
     axes.set_xticks(ticks, [*(f"{e:g}" for e in finite), "∞"])
     axes.minorticks_off()
     axes.set_xlabel("budget ε")
-    axes.set_ylabel("test accuracy, %")
+    axes.set_ylabel(f"{split} accuracy, %")
     axes.legend(fontsize=7, frameon=False)
     axes.grid(axis="y", alpha=0.3)
     return figure
@@ -86,17 +88,19 @@ def _draw(axes: Axes, one: dict[str, Any], published: bool, mark: str, infinite:
         **style,
     )
     spread = [p for p in points if p["std"] is not None]
-    axes.fill_between(
-        [p["epsilon"] for p in spread],
-        [p["mean"] - p["std"] for p in spread],
-        [p["mean"] + p["std"] for p in spread],
-        color=colour,
-        alpha=0.12,
-        linewidth=0,
-    )
-    for p in one["points"]:
-        if p["epsilon"] is None:
-            axes.plot([infinite], [p["mean"]], linestyle="none", markersize=4, **style)
+    if len(spread) > 1:
+        axes.fill_between(
+            [p["epsilon"] for p in spread],
+            [p["mean"] - p["std"] for p in spread],
+            [p["mean"] + p["std"] for p in spread],
+            color=colour,
+            alpha=0.12,
+            linewidth=0,
+        )
+    alone = spread if len(spread) == 1 else []
+    for p in [*alone, *(p for p in one["points"] if p["epsilon"] is None)]:
+        x_of = infinite if p["epsilon"] is None else p["epsilon"]
+        axes.errorbar([x_of], [p["mean"]], yerr=p["std"], linestyle="none", markersize=4, **style)
 
 
 def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:

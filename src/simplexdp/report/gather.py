@@ -12,6 +12,7 @@ from typing import Any
 from .. import accounting, files, mechanism
 from ..experiments import grid, identity, recipes, records
 from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
+from ..runs import version
 from ..settings import Settings
 
 Record = Mapping[str, Any]
@@ -43,6 +44,12 @@ class Group:
     def label(self) -> str:
         return label(self.settings, self.runs[0])
 
+    @property
+    def family(self) -> str:
+        """The method whose row it stands in: a recipe without privacy is the recipe's ε = ∞."""
+        no_privacy = self.settings.method == "plain" and _recipe(self.settings) is not None
+        return "dirichlet" if no_privacy else self.settings.method
+
     def accuracies(self, split: str = "test") -> list[float]:
         name = "accuracy" if split == "test" else "validation_accuracy"
         return [100 * run[name] for run in self.runs if run.get(name) is not None]
@@ -61,37 +68,51 @@ class Group:
 
 
 def groups(found: Sequence[Record]) -> list[Group]:
-    """Records by configuration, in the order of the grid where it has one."""
-    by_cell: dict[tuple[str, str], list[Record]] = {}
+    """Records by configuration and by whether the data were the original."""
+    by_cell: dict[tuple[str, str, str | None], list[Record]] = {}
     for record in found:
-        settings = Settings.from_json(record["configuration"])
-        by_cell.setdefault((record["experiment"], identity.cell(settings)), []).append(record)
+        cell = identity.cell(Settings.from_json(record["configuration"]))
+        by_cell.setdefault((record["experiment"], cell, provenance(record)), []).append(record)
     made = [
         Group(
             Settings.from_json(runs[0]["configuration"]),
             experiment,
             tuple(sorted(runs, key=lambda run: run["seed"] or 0)),
         )
-        for (experiment, _), runs in by_cell.items()
+        for (experiment, _, _), runs in by_cell.items()
     ]
+    for group in made:
+        if len({run["seed"] for run in group.runs}) < len(group.runs):
+            keys = ", ".join(str(run["key"]) for run in group.runs)
+            raise ValueError(
+                f"{group.label} in {group.experiment} has one seed twice; delete one of {keys}"
+            )
     return sorted(made, key=lambda g: (g.experiment, g.label, g.settings.epsilon))
 
 
 def label(settings: Settings, record: Record) -> str:
     """What sets a run apart, as a person says it."""
-    for name in grid.ACCURACY_TABLES.get(settings.data, ()):
-        usual = recipes.settings(name)
-        family = "dirichlet" if settings.method == "plain" else settings.method
-        if usual.method == family and usual.model == settings.model:
-            return grid.row_label(settings, usual)
+    copy = provenance(record)
+    of_copy = [] if copy is None else [copy.split(", ")[0]]
+    recipe = _recipe(settings)
+    if recipe is not None:
+        return ", ".join([grid.row_label(settings, recipe), *of_copy])
     # A feature map's name goes on with its version, which the record has.
     network = str(record.get("model"))
     name = network.partition("-")[0] if settings.method in ON_FEATURES else network
-    parts = [TITLES.get(settings.method, settings.method), name]
-    parts += [f"{name} {value}" for name, value in sorted(settings.options.items())]
-    if settings.steps is not None:
-        parts.append(f"{settings.steps} steps")
-    return ", ".join(parts)
+    rate = [] if settings.lr is None else [f"lr {settings.lr:g}"]
+    apart = grid.apart(settings, Settings(data=settings.data, method=settings.method))
+    return ", ".join([TITLES.get(settings.method, settings.method), name, *rate, *apart, *of_copy])
+
+
+def _recipe(settings: Settings) -> Settings | None:
+    """The paper's recipe for these data, method and network, where it has one."""
+    family = "dirichlet" if settings.method == "plain" else settings.method
+    for name in grid.ACCURACY_TABLES.get(settings.data, ()):
+        usual = recipes.settings(name)
+        if usual.method == family and usual.model == settings.model:
+            return usual
+    return None
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
@@ -109,13 +130,14 @@ def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
             with_split = [g for g in own if g.accuracies(split)]
             for text in dict.fromkeys(g.label for g in with_split):
                 same = [g for g in with_split if g.label == text]
-                method = same[0].settings.method
+                if len({g.epsilon for g in same}) < len(same):
+                    raise ValueError(f"two different runs of {name} are both labelled {text!r}")
                 series.append(
                     {
                         "data": name,
                         "split": split,
                         "source": "ours",
-                        "method": "dirichlet" if method == "plain" else method,
+                        "method": same[0].family,
                         "label": text,
                         "points": [_point(g, split) for g in same],
                     }
@@ -133,7 +155,7 @@ def _point(group: Group, split: str) -> dict[str, Any]:
         "std": std,
         "runs": len(values),
         "covers": group.covers,
-        "provenance": provenance(group.runs),
+        "provenance": provenance(group.runs[0]),
     }
 
 
@@ -197,7 +219,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "data": group.settings.data,
-                "method": group.settings.method,
+                "method": group.family,
                 "label": group.label,
                 "epsilon": group.epsilon,
                 "mean": round(mean, 2),
@@ -205,7 +227,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
                 "runs": len(group.runs),
                 "seconds": round(statistics.fmean(run["seconds"] for run in group.runs), 1),
                 "covers": group.covers,
-                "provenance": provenance(group.runs),
+                "provenance": provenance(group.runs[0]),
             }
         )
     return rows
@@ -217,33 +239,63 @@ def audits(results: Path) -> list[dict[str, Any]]:
     A bound is held against the claim for its own neighbouring relation: two inputs in each
     other's place may differ by more than an input and none.
     """
-    rows = []
+    tables: list[dict[str, Any]] = []
+    single: list[dict[str, Any]] = []
     for path in sorted((results / "audit").glob("*.json")):
         content = files.read_json(path)
-        for row in content.get("rows", ()) if isinstance(content, dict) else ():
+        if isinstance(content, dict) and of_other_version(content, path) is None:
+            (tables if "rows" in content else single).append(content)
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for content in tables:
+        for row in content["rows"]:
             attacks = {n: f for n, f in row.items() if isinstance(f, dict) and "epsilon_lower" in f}
-            bounds = {
-                name: {
-                    "lower": found["epsilon_lower"],
-                    "claim": found.get("claim", {}).get("epsilon", row.get("claimed_epsilon")),
-                    "relation": found.get("relation"),
-                }
-                for name, found in attacks.items()
-                if found["epsilon_lower"] is not None
-            }
             if attacks:
-                rows.append(
-                    {
-                        "data": content.get("data", path.stem),
-                        "method": row["method"],
-                        "claimed": row.get("claimed_epsilon"),
-                        "covers_weights": row.get("covers_weights"),
-                        "confidence": content.get("confidence"),
-                        "bounds": bounds,
-                        "auc": row.get("membership", {}).get("auc"),
-                    }
-                )
-    return rows
+                rows[content["data"], row["method"]] = {
+                    "data": content["data"],
+                    "method": row["method"],
+                    "claimed": row.get("claimed_epsilon"),
+                    "covers_weights": row.get("covers_weights"),
+                    "confidence": content.get("confidence"),
+                    "bounds": {
+                        name: _bound(found, row.get("claimed_epsilon"))
+                        for name, found in attacks.items()
+                        if found["epsilon_lower"] is not None
+                    },
+                    "auc": row.get("membership", {}).get("auc"),
+                }
+    for found in single:  # one attack alone, beside those of the table where there is one
+        if found.get("epsilon_lower") is None:
+            continue
+        claimed = found.get("claim", {}).get("epsilon")
+        new = {
+            "data": found["data"],
+            "method": found["method"],
+            "claimed": claimed,
+            "covers_weights": found["covers_weights"],
+            "confidence": found["confidence"],
+            "bounds": {},
+            "auc": None,
+        }
+        row = rows.setdefault((found["data"], found["method"]), new)
+        name = found["attack"].replace("-", "_")
+        in_out = "_in_out" if str(found.get("relation")).startswith("in or out") else ""
+        if row["confidence"] == found["confidence"]:
+            row["bounds"].setdefault(name + in_out, _bound(found, claimed))
+    return list(rows.values())
+
+
+def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
+    return {
+        "lower": found["epsilon_lower"],
+        "claim": found.get("claim", {}).get("epsilon", claimed),
+        "relation": found.get("relation"),
+    }
+
+
+def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
+    """Why a measurement is left out: it says that another version of the package made it."""
+    made_by = content.get("version", version())
+    return None if made_by == version() else f"{path}: of version {made_by}, left out"
 
 
 def accountants(results: Path) -> list[dict[str, Any]]:
@@ -267,8 +319,9 @@ def cost(results: Path) -> list[dict[str, Any]]:
     path = results / "benchmarks" / "cost.json"
     if not path.exists():
         return []
-    found: list[dict[str, Any]] = files.read_json(path).get("networks", [])
-    return found
+    content = files.read_json(path)
+    found: list[dict[str, Any]] = content.get("networks", [])
+    return found if of_other_version(content, path) is None else []
 
 
 def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
@@ -276,12 +329,18 @@ def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
     if not results.is_dir():
         raise ValueError(f"there is no results folder {results}; name it with --results")
     loaded = records.load(results)
-    return groups(loaded.records), loaded.left_out
+    measured = [*(results / "audit").glob("*.json"), results / "benchmarks" / "cost.json"]
+    other = [
+        said
+        for path in sorted(measured)
+        if path.exists() and (said := of_other_version(files.read_json(path), path))
+    ]
+    return groups(loaded.records), (*loaded.left_out, *other)
 
 
-def provenance(runs: Sequence[Record]) -> str | None:
+def provenance(record: Record) -> str | None:
     """Where the data was not the original, that sentence without its checksums."""
-    for sentence in runs[0]["provenance"]:
+    for sentence in record.get("provenance", ()):
         if " not " in sentence and "own file" in sentence:
             return str(sentence.split(" (sha256")[0].split(": ")[0])
     return None

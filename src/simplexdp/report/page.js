@@ -119,10 +119,9 @@ const percentText = (r) => r.mean.toFixed(2) + (r.std === null ? "" : ` ± ${r.s
 const time = (s) => (s < 90 ? `${s.toFixed(1)} s` : s < 5400 ? `${(s / 60).toFixed(0)} min` : `${(s / 3600).toFixed(1)} h`);
 
 const drawMethods = (state) => {
-  const known = (m) => (m === "plain" ? state.methods.includes("plain") || state.methods.includes("dirichlet") : state.methods.includes(m));
-  const rows = content.methods.filter((r) => r.data === state.data && known(r.method));
+  const rows = content.methods.filter((r) => r.data === state.data && state.methods.includes(r.method));
   const body = rows.map((r) => [
-    { text: r.label + (r.provenance ? ` (${r.provenance})` : ""), mark: color(r.method) },
+    { text: r.label, mark: color(r.method) },
     r.epsilon === null ? "∞" : short(r.epsilon), percentText(r), time(r.seconds),
     { text: r.covers, class: r.covers.startsWith("the released") ? "yes" : "no" }]);
   at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
@@ -145,8 +144,9 @@ const drawStatic = () => {
 const drawAudits = () => {
   const rows = content.audits;
   const attacks = [...new Set(rows.flatMap((r) => Object.keys(r.bounds)))];
+  const sure = [...new Set(rows.map((r) => r.confidence).filter(Boolean))].map((c) => `${short(100 * c)} %`).join(" or ");
   at("audits-about").textContent = rows.length
-    ? "Lower bounds on ε that an attack on the released weights has shown, and after the stroke the ε that is claimed for the attack's own neighbouring relation: two inputs in each other's place may cost more than a record in or out. A bound above it means that the claim does not hold for the weights. AUC: of membership inference; 0.5 is a guess."
+    ? `Each with confidence ${sure}: lower bounds on ε that an attack on the released weights has shown, and after the stroke the ε that is claimed for the attack's own neighbouring relation: two inputs in each other's place may cost more than a record in or out. A bound above it means that the claim does not hold for the weights. AUC: of membership inference; 0.5 is a guess.`
     : "";
   const bound = (r, a) => {
     const found = r.bounds[a];
@@ -159,7 +159,7 @@ const drawAudits = () => {
     { text: r.covers_weights ? "yes" : "no", class: r.covers_weights ? "yes" : "no" }, ...attacks.map((a) => bound(r, a)),
     typeof r.auc === "number" ? r.auc.toFixed(3) : "–"]);
   at("audits-table").replaceChildren(rows.length
-    ? tableOf(["data", "method", "claimed ε", "covers weights", ...attacks.map((a) => `${a.replace("_", " ")}: ε ≥`), "AUC"], body)
+    ? tableOf(["data", "method", "claimed ε", "covers weights", ...attacks.map((a) => `${a.replaceAll("_", " ")}: ε ≥`), "AUC"], body)
     : element("p", { class: "empty" }, "No audit results yet."));
   at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: p.caption, loading: "lazy" }), element("figcaption", {}, p.caption))));
 };

@@ -23,10 +23,16 @@ from .gather import Group
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
 # What stands in the paper's column where it is not the same experiment.
 HEADS = {
-    **dict.fromkeys(("learning-rate", "sampling-rate", "adam"), "the paper, CIFAR10"),
+    "learning-rate": "the paper, CIFAR10",
+    "sampling-rate": "the paper, CIFAR10, lr 0.1",
+    "adam": "the paper, CIFAR10, SGD at lr 0.1",
     "certified": "best DP-SGD in the paper",
 }
-LATE = 5  # evaluations, of twenty in a run
+LATE = 5  # evaluations, where a run has four times as many
+PAPERS_OWN_RATE = (
+    "The paper's Dirichlet figures are at its own learning rate and with theorem1, also where our "
+    "row says otherwise."
+)
 NOTHING_YET = "No results yet."
 
 
@@ -60,8 +66,6 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     rows = []
     for one in sorted(series, key=lambda s: s["source"]):
         row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
-        if len({p["epsilon"] for p in one["points"]}) < len(one["points"]):
-            raise ValueError(f"two different runs of {name} are both labelled {one['label']!r}")
         for point in one["points"]:
             row[grid.epsilon_label(_size(point["epsilon"]))] = percent(
                 point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
@@ -73,6 +77,7 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
         "Dirichlet: ε covers at most the draws, not the weights. DP-SGD, certified and our "
         "Gaussian features: ε covers the weights.",
     ]
+    notes += grid.experiment(name).notes
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
     return Table(
@@ -90,10 +95,12 @@ def study(name: str, found: Sequence[Group]) -> Table:
         steps, usual = group.settings.steps, cell.settings.steps
         of_usual = "" if usual is None else f" of {usual}"
         shorter = "" if steps == usual else f", {steps}{of_usual} steps"
+        copy = gather.provenance(group.runs[0])
+        of_copy = "" if copy is None else f", {copy.split(', ')[0]}"
         mean, std = gather.mean_and_spread(group.accuracies())
         rows.append(
             {
-                "row": cell.row + shorter,
+                "row": cell.row + shorter + of_copy,
                 "column": cell.column,
                 "ours": percent(mean, std, len(group.runs)),
                 "published": None if cell.published is None else percent(*cell.published, None),
@@ -113,6 +120,7 @@ def readme(results: Path) -> Table:
     """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's."""
     found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
+    in_rows: list[Group] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found:
             settings = group.settings
@@ -121,8 +129,10 @@ def readme(results: Path) -> Table:
             budget = math.inf if settings.method == "plain" else settings.epsilon
             if budget not in (1.0, math.inf):
                 continue
-            family = "dirichlet" if settings.method == "plain" else settings.method
-            paper = recipes.published_accuracy(name, family, str(settings.model), group.epsilon)
+            paper = recipes.published_accuracy(
+                name, group.family, str(settings.model), group.epsilon
+            )
+            in_rows.append(group)
             mean, std = gather.mean_and_spread(group.accuracies())
             rows.append(
                 {
@@ -142,7 +152,8 @@ def readme(results: Path) -> Table:
         Column("published", "paper, %"),
         Column("covers", "ε covers"),
     )
-    return Table("readme", "Test accuracy", columns, tuple(rows), tuple(_copies(found)))
+    notes = (PAPERS_OWN_RATE, *_copies(in_rows))
+    return Table("readme", "Test accuracy", columns, tuple(rows), notes)
 
 
 def covers(results: Path) -> Table:
@@ -265,8 +276,9 @@ def accountants(results: Path) -> Table:
     """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
     found, _ = gather.load(results)
     wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
-    groups = {id_of(group): group for group in found}
-    pairs = [(c.settings, groups[_cell(c)]) for c in wanted if _cell(c) in groups]
+    cells = {identity.cell(group.settings): group for group in found}
+    asked = [(c.settings, cells.get(identity.cell(c.settings))) for c in wanted]
+    pairs = [(settings, group) for settings, group in asked if group is not None]
     budgets = [s.epsilon for s, _ in pairs if s.accountant != "theorem1"]
     rows: list[dict[str, Value]] = [
         {
@@ -291,9 +303,12 @@ def accountants(results: Path) -> Table:
     return Table("accountants", "What a tighter accountant buys", columns, tuple(rows))
 
 
-def _late(group: Group) -> str:
+def _late(group: Group) -> str | None:
     """How steady the end of the training was: with a constant rate the last iterate is noisy."""
-    late = [100 * accuracy for run in group.runs for _, accuracy in run["evaluations"][-LATE:]]
+    often = [run["evaluations"] for run in group.runs if len(run["evaluations"]) >= 4 * LATE]
+    late = [100 * accuracy for evaluations in often for _, accuracy in evaluations[-LATE:]]
+    if not late:
+        return None
     return f"{statistics.fmean(late):.2f} ({min(late):.2f} to {max(late):.2f})"
 
 
@@ -309,7 +324,7 @@ BUILT: dict[str, Callable[[Path], Table]] = {
 
 def _copies(groups: Sequence[Group]) -> list[str]:
     """Which data sets were not the originals."""
-    found = {(g.settings.data, said) for g in groups if (said := gather.provenance(g.runs))}
+    found = {(g.settings.data, said) for g in groups if (said := gather.provenance(g.runs[0]))}
     return [f"{name}: {said}." for name, said in sorted(found)]
 
 
@@ -342,19 +357,10 @@ def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
     return changed
 
 
-def id_of(group: Group) -> str:
-    """The cell that a group fills."""
-    return identity.cell(group.settings)
-
-
 def _fills(group: Group, cell: grid.Cell) -> bool:
     """Whether a group is a cell's, perhaps with other steps, which its row then says."""
     same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
-    return identity.cell(same_steps) == _cell(cell)
-
-
-def _cell(cell: grid.Cell) -> str:
-    return identity.cell(cell.settings)
+    return identity.cell(same_steps) == identity.cell(cell.settings)
 
 
 def _size(epsilon: float | None) -> float:
