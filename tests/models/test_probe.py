@@ -119,3 +119,48 @@ def test_running_statistics_are_found(tracked: bool) -> None:
 def test_dropout_alone_is_no_coupling() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 3))
     assert not models.couples_records(model, SHAPE)
+
+
+class FrozenMean(nn.Module):
+    """Keeps the mean of its inputs in a parameter that is not trained, in one of two modes."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = mode
+        self.mean = nn.Parameter(torch.zeros(64), requires_grad=False)
+        self.dense = nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training is self.mode:
+            self.mean.data.copy_(x.flatten(1).mean(0))
+        out: torch.Tensor = self.dense(x.flatten(1))
+        return out
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_statistics_in_a_frozen_parameter_are_found_and_put_back(mode: bool) -> None:
+    model = FrozenMean(mode)
+    assert not list(model.buffers())
+    models.check(model, SHAPE, 3)
+    assert models.writes_buffers(model, SHAPE)
+    assert not models.couples_records(model, SHAPE)
+    assert not bool(model.mean.any())
+
+
+class Hidden(nn.Module):
+    """A buffer that is not saved with the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(64), persistent=False)
+        self.dense = nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen += x.detach().flatten(1).sum(0)
+        out: torch.Tensor = self.dense(x.flatten(1))
+        return out
+
+
+def test_a_buffer_that_is_not_saved_counts_too() -> None:
+    assert models.writes_buffers(Hidden(), SHAPE)
+    assert not models.writes_buffers(dense(3), SHAPE)

@@ -8,8 +8,9 @@ Formal guarantee
     from the PRV accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
-    public n·q and never by the size of the batch; batch normalisation, and whatever else is seen
-    to mix records or to keep statistics of them in buffers, is refused.
+    public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
+    mix records or to keep statistics of them, and a network whose gradients by Opacus' hooks are
+    seen not to be those of single records, are refused.
     Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
     protected against attacks on its lowest bits as that of ``certified`` is.
 """
@@ -25,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from opacus.accountants import PRVAccountant
-from opacus.grad_sample import GradSampleModule
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
@@ -33,6 +33,7 @@ from .. import data, distributed, ledger, models, sampling, training
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
+from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
 from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
 
@@ -122,7 +123,7 @@ def train(
     recipe = replace(recipe, pixels=dataset.train.inputs.dtype == np.uint8)
     lr = settings.lr or default_rate(settings.optimizer, recipe)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
-    hooked = with_gradients_by_record(model)
+    hooked = with_gradients_by_record(model, dataset.input_shape, dataset.classes)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
@@ -226,17 +227,9 @@ def check_separate(model: nn.Module, input_shape: tuple[int, ...]) -> None:
         )
     if models.writes_buffers(model, input_shape):
         raise ValueError(
-            "the model keeps statistics of its inputs in its buffers, which would be released "
-            "without noise; switch them off (track_running_stats=False)"
+            "the model keeps statistics of its inputs in its buffers or frozen parameters, which "
+            "would be released without noise; switch them off (track_running_stats=False)"
         )
-
-
-def with_gradients_by_record(model: nn.Module) -> GradSampleModule:
-    """Opacus' hooks on the model, or its reason why there can be none."""
-    try:
-        return GradSampleModule(model, batch_first=True, loss_reduction="sum")
-    except NotImplementedError as error:
-        raise ValueError(f"Opacus does not take this model: {error}") from error
 
 
 def noise_for(

@@ -4,8 +4,10 @@ Formal guarantee
     Statement: ``clipped_sum`` changes by at most ``clip`` in norm when a record comes or goes, and
     ``set_noisy_gradient`` adds Gaussian noise of standard deviation noise_multiplier·clip to it;
     what follows is post-processing with public numbers.
-    Assumptions: the model treats every record by itself (no batch normalisation), and sums are in
-    floating point, whose rounding is not accounted for.
+    Assumptions: the model treats every record by itself (no batch normalisation), the gradients
+    that Opacus' hooks leave are those of single records (their number is checked here in every
+    step, their values by ``dpsgd_probe`` before the run), and sums are in floating point, whose
+    rounding is not accounted for.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def clipped_sum(
         batch, targets = copies_of(inputs[part], labels[part], recipe, rng)
         loss = functional.cross_entropy(model(batch), targets, reduction="sum")
         loss.backward()
-        gradients = [_per_record(p, recipe.copies) for p in parameters]
+        gradients = [per_record(p, len(labels[part]), recipe.copies) for p in parameters]
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
         factors = (recipe.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
@@ -67,11 +69,23 @@ def clipped_sum(
     return totals
 
 
-def _per_record(parameter: nn.Parameter, copies: int) -> Tensor:
-    gradient = parameter.grad_sample  # type: ignore[attr-defined]
+def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor:
+    """A parameter's gradient for each record, averaged over its copies; refused if it is not."""
+    gradient = getattr(parameter, "grad_sample", None)
+    if gradient is None:
+        raise ValueError(
+            "a parameter of the model gets no gradient by record from Opacus; freeze it "
+            "(requires_grad=False), or use it in every training pass"
+        )
     if isinstance(gradient, list):
         gradient = torch.stack(gradient).sum(dim=0)  # a layer that is used more than once
     by_copy = torch.as_tensor(gradient)
+    if len(by_copy) != records * copies:
+        raise ValueError(
+            f"a layer of the model sees {len(by_copy)} rows where there are {records * copies} "
+            "records, so clipping would not bound what one record does; keep the records, and "
+            "nothing else, in the first dimension of every layer's input"
+        )
     if copies == 1:
         return by_copy
     return by_copy.reshape(-1, copies, *parameter.shape).mean(dim=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,8 +17,8 @@ PROBE = 2
 def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
     """Refuses a model that does not map (n, *input_shape) to finite logits (n, classes).
 
-    A batch of zeros goes through it in training and in evaluation mode. The model's modes and
-    buffers, and torch's random state, are afterwards what they were.
+    A batch of zeros goes through it in training and in evaluation mode. The model's modes,
+    parameters and buffers, and torch's random state, are afterwards what they were.
     """
     batch = torch.zeros((PROBE, *input_shape), device=_device(model))
     wanted = (PROBE, classes)
@@ -53,18 +55,40 @@ def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether a pass in training writes into a buffer, such as the running mean of its inputs.
+    """Whether a pass writes into the model, such as the running mean of its inputs.
 
-    Buffers are saved beside the weights, and no noise is added to them.
+    Buffers are looked at, and all that `state_dict` saves: a frozen parameter can hold statistics
+    as well as a buffer, and no noise is added to either. A pass has nothing to write into trained
+    parameters. Like `couples_records` it is a probe: True is a proof, False is not.
     """
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn((4, *input_shape), generator=generator).to(_device(model))
-    with _unchanged(model):
-        before = [buffer.detach().clone() for buffer in model.buffers()]
+    with unchanged(model):
+        before = _state(model)
         with torch.no_grad(), torch.random.fork_rng():
-            model.train()
-            model(batch)
-        return any(not torch.equal(a, b) for a, b in zip(before, model.buffers(), strict=True))
+            for training in (True, False):
+                model.train(training)
+                model(batch)
+        after = _state(model)
+    return before.keys() != after.keys() or any(
+        not _equal(value, after[name]) for name, value in before.items()
+    )
+
+
+def _state(model: nn.Module) -> dict[str, Any]:
+    """A copy of what is saved, and of the buffers that are not."""
+    state = {**dict(model.named_buffers()), **model.state_dict()}
+    return copy.deepcopy({name: _detached(value) for name, value in state.items()})
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return torch.equal(first, second)
+    return bool(first == second)
 
 
 def _device(model: nn.Module) -> torch.device:
@@ -74,7 +98,7 @@ def _device(model: nn.Module) -> torch.device:
 
 def _probe(model: nn.Module, batch: torch.Tensor, training: bool) -> torch.Tensor:
     """The output on `batch`, with every call seeing the same random state."""
-    with _unchanged(model), torch.no_grad(), torch.random.fork_rng():
+    with unchanged(model), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
         model.train(training)
         try:
@@ -88,14 +112,16 @@ def _probe(model: nn.Module, batch: torch.Tensor, training: bool) -> torch.Tenso
 
 
 @contextmanager
-def _unchanged(model: nn.Module) -> Iterator[None]:
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Put the modes, the parameters and the buffers back to what they were."""
     modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    tensors = [*model.parameters(), *model.buffers()]
+    saved = [tensor.detach().clone() for tensor in tensors]
     try:
         yield
     finally:
         for module, mode in modes:
             module.training = mode
         with torch.no_grad():
-            for buffer, saved in buffers:
-                buffer.copy_(saved)
+            for tensor, value in zip(tensors, saved, strict=True):
+                tensor.copy_(value)

@@ -1,0 +1,102 @@
+"""Are the gradients that DP-SGD clips those of single records? Asked before anything is spent.
+
+Opacus takes the first dimension of each layer's input for the record. A network that reshapes its
+records into patches, or puts positions before records, has something else there, and clipping that
+bounds nothing about a record.
+
+Formal guarantee
+    Statement: a network that passes has, at a few random records, the same gradients by Opacus'
+    hooks as by one backward pass for each record's own loss, to a thousandth of their norm.
+    Not covered: other records and other weights. A refusal is a proof, passing is not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from opacus.grad_sample import GradSampleModule
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..models.probe import unchanged
+from .dpsgd_step import per_record, trainable
+
+PROBES = 3
+# Rounding in single precision, as a share of a parameter's gradient and of the whole one.
+RELATIVE, OF_THE_WHOLE = 1e-3, 1e-5
+
+
+def with_gradients_by_record(
+    model: nn.Module, input_shape: tuple[int, ...], classes: int
+) -> GradSampleModule:
+    """Opacus' hooks on the model, refused where what they give is not by record."""
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(0)
+    inputs = 2.0 * torch.rand((PROBES, *input_shape), generator=generator) - 1.0
+    labels = torch.arange(PROBES) % classes
+    probes = inputs.to(device), labels.to(device)
+    with unchanged(model), warnings.catch_warnings():
+        # The first layer's inputs need no gradient; torch remarks on that once a layer.
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        model.train()
+        wanted = _one_by_one(model, *probes)
+        hooked = _hooked(model)
+        try:
+            found = _by_hooks(model, *probes)
+            _compare(found, wanted)
+        except BaseException:
+            hooked.remove_hooks()
+            raise
+    return hooked
+
+
+def _hooked(model: nn.Module) -> GradSampleModule:
+    try:
+        return GradSampleModule(model, batch_first=True, loss_reduction="sum")
+    except NotImplementedError as error:
+        raise ValueError(f"Opacus does not take this model: {error}") from error
+
+
+def _losses(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Each record's loss; both ways of differentiating see the same dropout."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+def _one_by_one(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
+    """By parameter, the gradients of the records' losses, one backward pass each."""
+    parameters = trainable(model)
+    rows = [
+        torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+        for loss in _losses(model, inputs, labels)
+    ]
+    return [torch.stack(gradients) for gradients in zip(*rows, strict=True)]
+
+
+def _by_hooks(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
+    """The same from Opacus' hooks, which leave nothing behind."""
+    try:
+        _losses(model, inputs, labels).sum().backward()
+    except (RuntimeError, TypeError, IndexError) as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise ValueError(f"Opacus does not take this model: {reason}") from error
+    found = [per_record(p, len(labels)) for p in trainable(model)]
+    for parameter in trainable(model):
+        parameter.grad_sample = None  # type: ignore[attr-defined]
+        parameter.grad = None
+    return found
+
+
+def _compare(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+    whole = float(torch.stack([gradient.norm() for gradient in wanted]).norm())
+    for ours, theirs in zip(wanted, found, strict=True):
+        allowed = RELATIVE * float(ours.norm()) + OF_THE_WHOLE * whole
+        if not float((ours - theirs).norm()) <= allowed:  # true for NaN too
+            raise ValueError(
+                "the gradients that Opacus gives for this model are not those of single records, "
+                "so clipping would not bound what one record does; keep the records, and nothing "
+                "else, in the first dimension of every layer's input"
+            )
