@@ -139,6 +139,16 @@ def test_what_the_grid_cannot_resolve_is_refused():
         account("pld", r=0.01, alpha=3.0, sample_rate=0.005, steps=10**9, delta=1e-5)
 
 
+def test_where_rounding_would_take_a_tenth_of_delta():
+    """At T = 20,000 between δ = 1e-8 and 1e-9; at δ = 1e-5 below T = 10^8."""
+    where = {"r": 0.235, "alpha": 3.0, "sample_rate": 0.005}
+    looser = account("pld", **where, steps=20_000, delta=1e-7).epsilon
+    assert account("pld", **where, steps=20_000, delta=1e-8).epsilon > looser
+    for steps, delta in ((20_000, 1e-9), (10**8, 1e-5)):
+        with pytest.raises(ValueError, match="rounding may move"):
+            account("pld", **where, steps=steps, delta=delta)
+
+
 def test_a_draw_that_leaks_less_than_delta_costs_nothing():
     assert account("pld", r=1e-6, alpha=3.0, sample_rate=0.01, steps=10, delta=1e-5).epsilon == 0
 
