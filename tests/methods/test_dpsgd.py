@@ -18,7 +18,9 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models, training
+from simplexdp.accounting.gaussian import gaussian_epsilon
 from simplexdp.experiments import recipes
+from simplexdp.ledger import Ledger
 from simplexdp.methods import dpsgd, dpsgd_step
 from simplexdp.methods.dpsgd_step import Recipe
 from simplexdp.settings import Settings
@@ -188,6 +190,54 @@ def test_calibration_keeps_the_budget() -> None:
 def test_a_figure_is_never_negative() -> None:
     """At δ = 0.7 one step at rate 0.1 costs nothing: TPR − FPR is at most 0.1."""
     assert dpsgd.epsilon_of(1.0, 0.1, 1, 0.7, 0.01) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize(
+    ("delta", "steps", "refused"),
+    [
+        (1e-11, 1000, False),
+        (1e-10, 10_000, False),
+        (1e-11, 10_000, True),
+        (1e-13, 10_000, True),
+        (1e-13, 100, True),
+    ],
+)
+def test_a_figure_at_a_small_delta_is_an_upper_bound_or_refused(
+    delta: float, steps: int, refused: bool
+) -> None:
+    """At q = 1 the run is one Gaussian release of μ = √T/σ, whose ε is known in closed form.
+
+    Unrefused, the figure at δ = 1e-13 and T = 10,000 is 3.553 where the exact one is 3.612.
+    """
+    sigma, exact = 2.0 * math.sqrt(steps), gaussian_epsilon(0.5, delta)
+    if not refused:
+        assert exact <= dpsgd.epsilon_of(sigma, 1.0, steps, delta, 0.01) <= exact + 0.02
+        return
+    with pytest.raises(ValueError, match="too small for the PRV accountant"):
+        dpsgd.epsilon_of(sigma, 1.0, steps, delta, 0.01)
+    with pytest.raises(ValueError, match="larger delta or fewer steps"):
+        dpsgd.calibrate(1.0, delta, 0.1, steps)
+
+
+@pytest.mark.parametrize("change", [{"method": "dpsgd"}, {"options": {"form": "trained"}}])
+def test_it_is_refused_before_anything_is_spent(change: dict[str, Any], tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger.jsonl")
+    settings = Settings(
+        **{"method": "gaussian-features", **change}, delta=1e-14, steps=20, model="logistic"
+    )
+    with pytest.raises(ValueError, match="too small for the PRV accountant"):
+        methods.run(settings, tmp_path / "run", dataset=data.load("digits"), ledger=book)
+    assert book.entries() == []
+
+
+def test_the_statement_says_what_stays_and_what_is_not_accounted_for() -> None:
+    settings = Settings(method="dpsgd", epsilon=8.0)
+    made = dpsgd.statement(settings, data.load("digits"), recipe(), 0.01, 5, 1.0)
+    assert "divisor n·q stay" in made.sampling
+    assert "Poisson" in made.sampling
+    (rounding,) = [a for a in made.assumptions if "floating point" in a.text]
+    assert rounding.holds is None
 
 
 class Normed(nn.Module):

@@ -4,15 +4,18 @@ Opacus gives the per-example gradients and the PRV accountant. The batches are o
 the steps are those of the settings, and an empty batch is a step of noise alone.
 
 Formal guarantee
-    Statement: the weights of every step are (ε, δ)-differentially private under add/remove, with ε
-    from the PRV accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
+    Statement: the weights of every step are (ε, δ)-differentially private under zero-out, that is
+    add/remove at a fixed sampling rate and divisor: the number of records n is public and sets the
+    rate q and the divisor n·q, so both stay when a record comes or goes. ε is from the PRV
+    accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
     public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
     mix records or to keep statistics of them, and a network whose gradients by Opacus' hooks are
     seen not to be those of single records, are refused.
     Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
-    protected against attacks on its lowest bits as that of ``certified`` is.
+    protected against attacks on its lowest bits as that of ``certified`` is. The accountant is in
+    floating point too, and is refused where its rounding may reach a tenth of δ.
 """
 
 from __future__ import annotations
@@ -51,6 +54,10 @@ EPOCHS = 20
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
 GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
 FEWEST_AT_ONCE = 8
+# What the PRV accountant's Fourier transforms in double precision may move in δ with every step.
+ROUNDING_OF_A_STEP = 1e-15
+FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
+FLOATING_POINT = "Clipped sums and noise are floating point; their rounding is not accounted for."
 LEARNING_RATE = 0.5
 ADAPTIVE_LEARNING_RATE = 0.001
 
@@ -60,6 +67,7 @@ def epsilon_of(
     noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float
 ) -> float:
     """The PRV accountant's upper bound on ε for these steps; it includes its numerical error."""
+    check_rounding(steps, delta)
     accountant = PRVAccountant()
     accountant.history = [(noise_multiplier, sample_rate, steps)]
     with warnings.catch_warnings():
@@ -67,6 +75,17 @@ def epsilon_of(
         warnings.filterwarnings("ignore", message="Optimal order is")
         epsilon = float(accountant.get_epsilon(delta, eps_error=error))
     return max(0.0, epsilon)  # at a large δ the figure may be negative; ε = 0 is then what holds
+
+
+def check_rounding(steps: int, delta: float) -> None:
+    """Refuse a δ at which rounding would make the accountant's figure too small."""
+    moved = steps * ROUNDING_OF_A_STEP
+    if not moved <= delta / 10.0:
+        raise ValueError(
+            f"delta = {delta:g} is too small for the PRV accountant at {steps} steps: rounding may "
+            f"move about {moved:.1g}, more than a tenth of it, and the figure would be too small; "
+            "use a larger delta or fewer steps"
+        )
 
 
 def numerical_error(epsilon: float) -> float:
@@ -308,8 +327,8 @@ def statement(
         epsilon=epsilon,
         delta=settings.delta,
         accountant="PRV (Opacus), upper bound with its numerical error",
-        relation="add/remove",
-        sampling=f"Poisson, rate {recipe.expected_batch:g}/{len(dataset.train.labels)}",
+        relation="add/remove",  # at a fixed rate and divisor, as the next line says
+        sampling=f"Poisson, rate {recipe.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
         steps=steps,
         covers_draws=False,
         covers_weights=True,
@@ -325,6 +344,7 @@ def statement(
                 holds=None if ":" in (settings.model or "") else True,
             ),
             Assumption("It is hidden which records each batch holds.", None),
+            Assumption(FLOATING_POINT, None),
             *common_assumptions(settings.seed is not None, dataset.computed_from_data),
         ),
         notes=dataset.provenance,
