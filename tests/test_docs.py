@@ -4,13 +4,17 @@ For each page, in order and in one folder of its own: the ```python blocks in on
 ```console blocks the lines `$ simplexdp …` (a trailing backslash continues a line). A block
 ```output that follows is what was printed, with `...` for what may vary. A comment
 `<!-- not run: reason -->` right before a block leaves it out.
+
+The tables that benchmarks put on a page are those of the files they wrote.
 """
 
 from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib.util
 import io
+import json
 import os
 import re
 import shlex
@@ -115,3 +119,27 @@ def test_the_runner_sees_blocks_outputs_and_skips(tmp_path: Path) -> None:
     assert commands(found[1]) == []
     with pytest.raises(ZeroDivisionError):
         run_python(Block("python", "1 / 0\n", 1, False), tmp_path / "page.md", {})
+
+
+@pytest.mark.parametrize(
+    ("page", "marker", "benchmark", "function", "results", "rows"),
+    [
+        ("accounting", "paper table", "accounting", "table", "paper_table", "rows"),
+        ("accounting", "times", "accounting", "times_table", "times", None),
+        ("dominance", "search", "dominance_search", "page_table", "dominance", None),
+    ],
+)
+def test_the_committed_tables_of_benchmarks_are_those_of_their_results(
+    page: str, marker: str, benchmark: str, function: str, results: str, rows: str | None
+) -> None:
+    path = ROOT / "benchmarks" / f"{benchmark}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmark_{benchmark}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = json.loads((ROOT / "results" / "accounting" / f"{results}.json").read_text())
+    made = getattr(module, function)(found if rows is None else found[rows])
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    shown = text.split(f"<!-- {marker} -->\n")[1].split(f"\n<!-- end {marker} -->")[0]
+    assert shown == made, f"run: python benchmarks/{benchmark}.py"

@@ -10,6 +10,8 @@ import pytest
 from simplexdp import audit, data
 from simplexdp.audit import schedules, tables
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_a_row_has_every_column(
     images: data.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -49,6 +51,17 @@ def test_a_row_has_every_column(
     page.write_text("no markers")
     with pytest.raises(ValueError, match="no markers"):
         audit.place(page, record)
+
+
+@pytest.mark.parametrize("name", ["digits", "fashion-subset"])
+def test_the_committed_page_shows_the_committed_results(name: str, tmp_path: Path) -> None:
+    committed = (ROOT / "docs" / "protects.md").read_text("utf-8")
+    page = tmp_path / "protects.md"
+    page.write_text(committed, "utf-8")
+    audit.place(page, tables.read(ROOT / "results" / "audit" / f"{name}.json"))
+    assert page.read_text("utf-8") == committed, (
+        f"put results/audit/{name}.json on the page with simplexdp.audit.place"
+    )
 
 
 def test_an_unknown_method_is_refused_before_anything_is_trained() -> None:
