@@ -106,10 +106,19 @@ def test_bad_maps_are_refused(name: object, shape: tuple[int, ...], words: str) 
         features.build(name, shape)  # type: ignore[arg-type]
 
 
-def test_features_that_are_not_finite_are_refused() -> None:
-    rows = np.array([[0.0, 1.0], [np.nan, 1.0]], dtype=np.float32)
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        features.compute(rows, features.build("columns", (2,)))
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_record_whose_features_overflow_is_not_refused(
+    use_cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal would tell something of that record; the others' rows are what they were."""
+    monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
+    inputs = images().astype(np.float64) / 255.0
+    feature_map = features.build("scattering", (1, 12, 12))
+    want = np.array(features.compute(inputs, feature_map, use_cache))
+    inputs[2] = 1e300
+    rows = np.array(features.compute(inputs, feature_map, use_cache))
+    assert not np.isfinite(rows[2]).all()
+    np.testing.assert_array_equal(np.delete(rows, 2, 0), np.delete(want, 2, 0))
 
 
 def test_cache_is_used_and_keyed_by_content(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -135,6 +137,32 @@ def test_one_record_moves_the_moments_by_at_most_the_squared_bound() -> None:
     _, a2, b2 = exact_sums.statistics(np.concatenate([base, worst]), 1.01, 4, 3, moments=True)
     for change in (a2 - a, b2 - b):
         assert np.sqrt(float((change.astype(float) ** 2).sum())) <= (1.01 / ROW_UNIT) ** 2
+
+
+def as_bfloat16(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().float()
+
+
+def as_tf32(x: torch.Tensor) -> torch.Tensor:
+    """10 bits behind the leading one, as a GPU keeps them."""
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 2**12) & ~(2**13 - 1)).view(torch.float32)
+
+
+@pytest.mark.parametrize("kept", [as_bfloat16, as_tf32])
+@pytest.mark.parametrize("side", [0, 1])
+def test_products_in_fewer_bits_are_refused(
+    kept: Callable[[torch.Tensor], torch.Tensor], side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact_sums.check_products()
+    exact = torch.Tensor.__matmul__
+
+    def short(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return exact(*(kept(x) if at == side else x for at, x in enumerate((a, b))))
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", short)
+    with pytest.raises(ValueError, match=r"fewer bits .*set_float32_matmul_precision"):
+        exact_sums.check_products()
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, float("nan"), float("inf")])

@@ -22,7 +22,7 @@ from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from . import linear, linear_rule
-from .outcome import Outcome, refuse_options, reserve
+from .outcome import REFUSAL_TELLS, Outcome, refuse_not_finite, refuse_options, reserve
 
 OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
 RULE_NOTE = (
@@ -67,6 +67,7 @@ def train(
     """Train with the budget of the settings; everything else by rule unless given."""
     began = time.monotonic()
     options = checked_options(settings)
+    refuse_not_finite(dataset)
     name = str(options.pop("features", "auto"))
     model = build_model(name, dataset)
     feature_map = model.feature_map
@@ -212,6 +213,7 @@ def statement(
             "The cached features, which are as private as the inputs.",
             "The test and validation accuracies, where those records are private too.",
             "The time that training takes.",
+            REFUSAL_TELLS,
         ),
         assumptions=(
             Assumption(

@@ -38,7 +38,7 @@ from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
-from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
+from .outcome import REFUSAL_TELLS, Outcome, model_for, refuse_options, reserve, seed_of, steps_of
 
 OPTIONS = (
     "clip",
@@ -335,6 +335,7 @@ def statement(
         covers=("the released weights, the weights of every step, and averages of them",),
         does_not_cover=(
             "The test and validation accuracies, where those records are private too.",
+            REFUSAL_TELLS,
             "Any use of the labels, the number of records or the class counts: these are public.",
         ),
         assumptions=(

@@ -16,7 +16,9 @@ Formal guarantee
     whole numbers are computed in double precision and compared with a margin of 1e-9, far above
     their rounding error. A row or coefficient that is not finite (the overflow of one record in
     what comes before) counts as zero, so that it cannot reach the sums of the others.
-    Assumption: the processor's arithmetic is IEEE 754, in single precision too (no TF32).
+    Assumption: the processor's arithmetic is IEEE 754, in single precision too. torch can be told
+    to compute such products in fewer bits (bfloat16 or TF32); ``check_products`` multiplies whole
+    numbers of the largest size before a fit and refuses if a digit is lost.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ COEFFICIENT_UNIT = 2.0**-9
 UNIT = ROW_UNIT * COEFFICIENT_UNIT
 MARGIN = 1.0 - 1e-9
 EXACT_SINGLE, EXACT_DOUBLE = 2.0**24, 2.0**53
+# The check multiplies matrices of this size, large enough for the kernels with fewer bits, with
+# whole numbers up to 12 and 6 bits, whose sums of products just stay below 2^24.
+CHECK_SIZE, CHECK_LARGE, CHECK_SMALL = 64, 2**12 - 1, 2**6 - 1
 # Records whose logits are computed together; exact blocks are parts of it.
 STRIDE = 2048
 
@@ -181,6 +186,22 @@ def blocks(source: NDArray[Any]) -> Iterator[torch.Tensor]:
 def check_clip(clip: float, records: int) -> None:
     """Refuse a clip for which ``gradient_sum`` over so many records would not be exact."""
     _block_size(clip / UNIT, records)
+
+
+def check_products() -> None:
+    """Refuse where torch does not multiply whole numbers exactly in single precision."""
+    rng = np.random.default_rng(0)
+    shape = (CHECK_SIZE, CHECK_SIZE)
+    large = rng.integers(CHECK_LARGE // 2, CHECK_LARGE, shape, endpoint=True) | 1
+    small = rng.integers(CHECK_SMALL // 2, CHECK_SMALL, shape, endpoint=True)
+    left, right = (torch.from_numpy(whole).float() for whole in (large, small))
+    exact = large.T @ small
+    found = (left.T @ right, (right.T @ left).T)
+    if not all(np.array_equal(product.numpy(), exact) for product in found):
+        raise ValueError(
+            "torch multiplies matrices in fewer bits than single precision has, so that sums would "
+            "not be exact; call torch.set_float32_matmul_precision('highest')"
+        )
 
 
 def _block_size(term: float, records: int) -> int:

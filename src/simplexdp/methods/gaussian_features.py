@@ -34,7 +34,14 @@ from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .certified import FeatureLinear, has_pixels, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
-from .outcome import Outcome, refuse_options, refuse_unused, reserve
+from .outcome import (
+    REFUSAL_TELLS,
+    Outcome,
+    refuse_not_finite,
+    refuse_options,
+    refuse_unused,
+    reserve,
+)
 
 OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip", "layer")
 FORMS = ("fixed", "trained")
@@ -134,6 +141,7 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     penalty = options.get("penalty", PENALTY)
     if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
         raise ValueError(f"the penalty is {penalty!r}; give a number of 0 or more")
+    refuse_not_finite(dataset)
     # The last digits: what the rounded sigma costs stays within the budget.
     mu = calibrate_mu(settings.epsilon, settings.delta) * (1.0 - 1e-12)
     sigma = SENSITIVITY[relation] / mu
@@ -240,6 +248,7 @@ def _statement(
             "Any use of the labels, the number of records or the class counts: these are public.",
             "The cached features, which are as private as the inputs.",
             "The test and validation accuracies, where those records are private too.",
+            REFUSAL_TELLS,
         ),
         assumptions=(
             Assumption(

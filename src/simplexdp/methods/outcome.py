@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,6 +17,11 @@ from ..runs import RunFolder, version
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from ..training import Trained, seed_torch
+
+REFUSAL_TELLS = (
+    "Whether every input is finite: NaN and infinity are refused, and the refusal tells that some "
+    "input holds one."
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,16 @@ def reserve(settings: Settings, run: RunFolder | None, event: Event, covers: str
     if run is None:
         return
     run.reserve(identity(settings.data), settings.method, event, covers)
+
+
+def refuse_not_finite(dataset: data.Dataset) -> None:
+    """Refuse inputs with NaN or infinity before anything is spent; ``REFUSAL_TELLS`` names it."""
+    splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    for name, split in splits.items():
+        if split is None or split.inputs.dtype.kind != "f":
+            continue
+        if not bool(np.isfinite(split.inputs).all()):
+            raise ValueError(f"the {name} inputs hold NaN or infinity; clean them first")
 
 
 def refuse_options(settings: Settings, known: Sequence[str] = ()) -> None:
