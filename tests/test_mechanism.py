@@ -117,6 +117,17 @@ def test_draws_are_dirichlet():
     assert np.allclose(covariance, law.cov(), atol=4e-4)
 
 
+def test_a_sum_that_misses_one_is_divided_out():
+    """A vector times 0.99995 or 1.00005 is drawn from as the vector itself."""
+    s = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64).expand(100, 3)
+    want, *off = (
+        mechanism.draw(scale * s, 2.0, 3.0, np.random.default_rng(0)).numpy()
+        for scale in (1.0, 1 - 5e-5, 1 + 5e-5)
+    )
+    for draws in off:
+        np.testing.assert_allclose(draws, want, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("alpha", "r"), CORNERS)
 @pytest.mark.parametrize("estimator", mechanism.ESTIMATORS)
 def test_extreme_logits_give_finite_losses_and_gradients(alpha, r, estimator):

@@ -67,13 +67,18 @@ def log_gamma_draw(concentration: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def draw(probabilities: Tensor, r: float, alpha: float, rng: np.random.Generator) -> Tensor:
-    """A draw from Dir(r·s + α·1) for each probability vector s in the last dimension."""
+    """A draw from Dir(r·s + α·1) for each probability vector s in the last dimension.
+
+    A sum that misses 1 by at most 1e-4, as rounding may make it, is divided out: the lemma is about
+    vectors that sum to 1, and a sum that differs between two inputs would tell them apart.
+    """
     check_parameters(r, alpha)
     s = probabilities.double()
     if not bool(torch.isfinite(s).all()) or bool((s < 0).any()):
         raise ValueError("a probability is negative or not finite; pass softmax outputs")
     if s.numel() and float((s.sum(-1) - 1.0).abs().max()) > 1e-4:
         raise ValueError("probabilities do not sum to 1; pass softmax outputs, not logits")
+    s = s / s.sum(-1, keepdim=True)
     return torch.softmax(log_gamma_draw(r * s + alpha, rng), dim=-1)
 
 
