@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
 from simplexdp import Plan, accounting, mechanism, sampling
+from simplexdp.experiments import recipes
 from simplexdp.plan import LEAST_USEFUL_R, BudgetExhausted
 
 RECORDS = 400
@@ -153,13 +156,17 @@ def test_seeds_are_secret_unless_asked_for():
 
 
 def test_learning_rate_undoes_the_attenuation():
+    """γ·κ is the geometric middle of where the nine curves of the paper's figure are best."""
+    curves = recipes.published()["learning_rate_figure"]["curves"]
+    best = [max((p["accuracy"], p["lr"]) for p in c["points"])[1] * c["kappa"] for c in curves]
+    assert len(best) == 9
+    middle = math.sqrt(min(best) * max(best))
     for alpha in (0.3, 3.0, 10.0):
         plan = Plan(
             epsilon=1.0, delta=1e-5, records=50_000, batch_size=250, steps=20_000, alpha=alpha
         )
         kappa = float(mechanism.attenuation(0.9, plan.r, alpha))
-        # where the paper's figure has its best, for every α
-        assert 0.04 <= plan.learning_rate() * kappa <= 0.13
+        assert plan.learning_rate() * kappa == pytest.approx(middle, rel=0.02)
         assert plan.learning_rate("momentum") == pytest.approx(0.1 * plan.learning_rate())
         assert plan.learning_rate("adam") == 0.001
 
