@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Set up a virtual environment and do one job in it: `python3 make.py train` or `… test`.
 
-Needs Python 3.11 or later and nothing else; it installs what it needs into .venv, once.
+Needs Python 3.11 or later with its venv module; it installs the rest into .venv, once.
 """
 
 from __future__ import annotations
