@@ -43,6 +43,22 @@ def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -
     assert compare.settings_of("gaussian-features", settings).optimizer == "sgd"
 
 
+@pytest.mark.parametrize(
+    ("covers_weights", "broken", "cell"),
+    [
+        (True, (), "yes"),
+        (True, ("The random seed is secret.",), "no: breaks an assumption"),
+        (False, (), "no"),
+        (False, ("The random seed is secret.",), "no"),
+    ],
+)
+def test_a_run_that_breaks_an_assumption_does_not_cover_its_weights(
+    covers_weights: bool, broken: tuple[str, ...], cell: str
+) -> None:
+    row = compare.Row("m", "mlp", (0.5,), 1.0, 1.0, 1e-5, "x", covers_weights, broken)
+    assert compare.to_text([row]).splitlines()[-1].endswith(f"| x | {cell} |")
+
+
 def test_the_text_shows_each_audit_beside_its_method() -> None:
     rows = [compare.Row(name, "mlp", (0.5,), 1.0, 1.0, 1e-5, "x", False, ()) for name in METHODS]
     audits = {name: f"what was found of {name}" for name in METHODS}

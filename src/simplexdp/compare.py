@@ -26,7 +26,10 @@ DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plai
 
 @dataclass(frozen=True)
 class Row:
-    """One method's line of the comparison; accuracies are shares, one for each seed."""
+    """One method's line of the comparison; accuracies are shares, one for each seed.
+
+    `covers_weights` is what the method's figure is about where its assumptions hold.
+    """
 
     method: str
     model: str
@@ -37,6 +40,11 @@ class Row:
     accountant: str
     covers_weights: bool
     broken_assumptions: tuple[str, ...]
+
+    @property
+    def covered(self) -> bool:
+        """Whether the figure covers the weights that these runs released."""
+        return self.covers_weights and not self.broken_assumptions
 
     @property
     def mean(self) -> float:
@@ -145,7 +153,7 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
             f"{row.seconds:.1f}",
             "none" if row.epsilon is None else rounded_up(row.epsilon, 3),
             row.accountant,
-            "yes" if row.covers_weights else "no",
+            "yes" if row.covered else "no: breaks an assumption" if row.covers_weights else "no",
         ]
         lines.append([*cells, *([audits.get(row.method, "")] if audits else [])])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -171,7 +179,7 @@ def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
         names,
         [100 * row.mean for row in rows],
         xerr=[100 * (row.deviation or 0.0) for row in rows],
-        color=["#2a6f97" if row.covers_weights else "white" for row in rows],
+        color=["#2a6f97" if row.covered else "white" for row in rows],
         edgecolor="#2a6f97",
         capsize=3,
     )
