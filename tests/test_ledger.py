@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,12 +122,23 @@ def test_a_torn_last_line_is_tolerated_reported_and_closed(book, cut):
         book.reserve("digits", "certified", ledger.gaussian(10.0), run, "weights")
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
-    assert [entry.run for entry in book.entries()] == ["a"]
-    assert "torn" in book.spent("digits", 1e-5).notes[0]
+    # A line that lost only its newline is whole, and counted.
+    kept = ["a", "b"] if cut == 1 else ["a"]
+    assert [entry.run for entry in book.entries()] == kept
+    assert ("newline" if cut == 1 else "torn") in book.spent("digits", 1e-5).notes[0]
     book.reserve("digits", "certified", ledger.gaussian(10.0), "c", "weights")
-    runs = [entry.run for entry in book.entries()]
-    # A line that lost only its newline is whole again once the next writer closes it.
-    assert runs == (["a", "b", "c"] if cut == 1 else ["a", "c"])
+    assert [entry.run for entry in book.entries()] == [*kept, "c"]
+
+
+def test_without_its_last_newline_a_ledger_spends_no_less(book):
+    book.set_budget("digits", 1.0, 1e-5)
+    event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
+    book.reserve("digits", "certified", event, "a", "weights")
+    before = book.spent("digits", 1e-5)
+    book.path.write_bytes(book.path.read_bytes().removesuffix(b"\n"))
+    assert book.spent("digits", 1e-5).together == before.together > 0
+    with pytest.raises(BudgetExceeded):
+        book.reserve("digits", "certified", event, "b", "weights")
 
 
 def test_other_damage_is_an_error_and_never_a_smaller_total(book):
@@ -226,9 +238,147 @@ def test_the_path_comes_from_the_environment(monkeypatch, tmp_path):
     assert ledger.default_path() == tmp_path / "x.jsonl"
 
 
-@pytest.mark.parametrize("line", ['{"kind": "reserve", "data": "d"}', '{"kind": "budget"}', "7"])
-def test_a_line_with_less_than_its_kind_holds_is_damage(book, line):
+@pytest.mark.parametrize("end", ["\n", "", '\n{"kind": "torn"}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "reserve", "data": "d"}',
+        '{"kind": "budget"}',
+        '{"kind": "spend", "data": "d", "epsilon": 3.0}',
+        '{"kind": ["reserve"]}',
+        "7",
+    ],
+)
+def test_a_line_of_another_kind_or_with_less_than_its_kind_holds_is_damage(book, line, end):
     book.path.parent.mkdir(parents=True, exist_ok=True)
-    book.path.write_text(line + "\n")
-    with pytest.raises(ValueError, match=r"line 1 .* damaged"):
+    book.path.write_text(line + end)
+    with pytest.raises(ValueError, match=r"line 1 .* damaged, or of a newer version"):
         book.spent("d", 1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"covers": "everything"},
+        {"event": {"type": "laplace", "noise_multiplier": 9.0, "steps": 1}},
+        {"event": {"type": "gaussian", "noise_multiplier": 9.0}},
+        {"event": {**ledger.gaussian(9.0), "broken": ["sampling"]}},
+    ],
+)
+def test_a_reservation_that_this_version_cannot_count_is_an_error(book, change):
+    book.reserve("d", "m", ledger.gaussian(9.0), "a", "weights")
+    line = json.loads(book.path.read_text())
+    book.path.write_text(json.dumps({**line, **change}) + "\n")
+    with pytest.raises(ValueError, match=r"line 1 .* newer version"):
+        book.spent("d", 1e-5)
+    if "event" in change:
+        with pytest.raises(ValueError, match="does not know an event"):
+            Ledger(book.path.parent / "new").reserve("d", "m", change["event"], "a", "weights")
+
+
+SEED, COMPUTED = ["seed"], ["computed"]
+DRAWS = ledger.dirichlet(0.4, 3.0, 0.01, 5)
+
+
+def test_runs_that_break_an_assumption_are_charged_and_named(book):
+    event = ledger.gaussian(9.0)
+    for number, marks in enumerate((SEED, [*SEED, *COMPUTED], [])):
+        book.reserve("d", "certified", ledger.marked(event, marks), str(number), "weights")
+    spent = book.spent("d", 1e-5)
+    assert spent.weights == pytest.approx(gaussian_epsilon(3**0.5 / 9.0, 1e-5), rel=1e-9)
+    assert (spent.uncovered, spent.broken) == (2, {"seed": 2, "computed": 1})
+    text, record = "\n".join(ledger.describe(spent)), ledger.summary(spent)
+    for said in (text, "\n".join(record["caveats"])):
+        assert "2 runs were made with a known seed: their figures hold only against those" in said
+        assert "1 run used values computed from the private inputs" in said
+    assert record["runs_that_break_an_assumption"] == {"seed": 2, "computed": 1}
+    assert [entry.broken for entry in book.entries()] == [("seed",), ("seed", "computed"), ()]
+
+
+def test_a_resumed_run_is_the_same_whatever_its_marks(book):
+    """An earlier version wrote no marks."""
+    first = book.reserve("d", "m", ledger.gaussian(9.0), "a", "weights")
+    again = ledger.marked(ledger.gaussian(9.0), SEED)
+    assert book.reserve("d", "m", again, "a", "weights", resume=True) == first
+
+
+@pytest.mark.parametrize(
+    ("event", "covers", "said"),
+    [
+        (DRAWS, "draws", ["counts this run's draws; nothing bounds its weights"]),
+        (ledger.marked(ledger.gaussian(9.0), SEED), "weights", ["do not know its seed"]),
+        (ledger.marked(ledger.gaussian(9.0), COMPUTED), "weights", ["computed from the private"]),
+        (ledger.marked(DRAWS, SEED), "draws", ["do not know its seed", "nothing bounds"]),
+        (ledger.gaussian(9.0), "weights", []),
+    ],
+)
+def test_what_a_budget_does_not_bound_is_said_when_it_admits_a_run(
+    book, event, covers, said, capsys
+):
+    book.reserve("unlimited", "m", event, "a", covers)
+    book.set_budget("d", 2.0, 1e-5)
+    assert capsys.readouterr().err == ""
+    book.reserve("d", "m", event, "a", covers)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert len(lines) == len(said)
+    assert all(words in line for words, line in zip(said, lines, strict=True))
+    # Neither when it is found again nor when another is refused.
+    book.reserve("d", "m", event, "a", covers, resume=True)
+    with pytest.raises(BudgetExceeded):
+        book.reserve("d", "m", ledger.marked(ledger.gaussian(0.1), SEED), "b", covers)
+    assert (out, *capsys.readouterr()) == ("", "", "")
+    text = "\n".join(ledger.describe(book.spent("d", 1e-5)))
+    assert ("counts the draws of 1 run; nothing bounds" in text) is (covers == "draws")
+    assert "the budget counts" not in "\n".join(book.spent("unlimited", 1e-5).caveats)
+
+
+def test_a_mixed_total_says_that_runs_must_be_fixed_beforehand(book):
+    words = "fixed before the first result was seen"
+    for run in "ab":
+        book.reserve("gaussian", "certified", ledger.gaussian(9.0), run, "weights")
+    assert words not in "\n".join(book.spent("gaussian", 1e-5).caveats)
+    book.reserve("mixed", "dpsgd", ledger.sampled_gaussian(2.0, 0.01, 10), "a", "weights")
+    assert words not in "\n".join(book.spent("mixed", 1e-5).caveats)
+    book.reserve("mixed", "certified", ledger.gaussian(9.0), "b", "weights")
+    assert words in "\n".join(book.spent("mixed", 1e-5).caveats)
+
+
+def split_folder(path):
+    for name in ("train", "test"):
+        (path / name / "class").mkdir(parents=True)
+    return path
+
+
+def test_a_split_folder_and_its_train_folder_are_the_same_records(tmp_path):
+    folder = split_folder(tmp_path / "xray")
+    assert ledger.identity(str(folder)) == ledger.identity(str(folder / "train"))
+    assert ledger.identity(str(folder)) == str((folder / "train").resolve())
+    assert ledger.identity(str(folder / "test")) == str((folder / "test").resolve())
+    linked = split_folder(tmp_path / "linked")
+    shutil.rmtree(linked / "train")
+    (linked / "train").symlink_to(folder / "train")
+    assert ledger.identity(str(linked)) == ledger.identity(str(folder))
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_was_spent_under_the_name_of_the_split_folder_still_counts(book, tmp_path, gone):
+    folder = split_folder(tmp_path / "xray")
+    old, new = str(folder), ledger.identity(str(folder))
+    book.set_budget(old, 1.0, 1e-5)
+    event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
+    first = book.reserve(old, "certified", event, "a", "weights")
+    if gone:
+        shutil.rmtree(folder)
+    assert book.reserve(new, "certified", event, "a", "weights", resume=True) == first
+    with pytest.raises(BudgetExceeded):
+        book.reserve(new, "certified", event, "b", "weights")
+    book.set_budget(new, 2.0, 1e-5)
+    book.reserve(new, "certified", event, "b", "weights")
+    for name in (old, new):
+        assert book.knows(name)
+        assert book.budget(name) == (2.0, 1e-5)
+        assert [entry.run for entry in book.entries(name)] == ["a", "b"]
+    assert book.data_sets() == [new]
+    assert not book.knows(str(folder / "test"))
+    assert not book.knows(str(tmp_path))

@@ -3,11 +3,14 @@
 An append-only file with one JSON object a line. A run reserves its whole cost before it starts;
 the reservation is on disk when `reserve` returns, so a killed run has been counted and a run that
 was not counted has not started. Writers hold a lock, readers tolerate the torn last line that a
-kill can leave and say so; any other damage is an error, never a smaller total.
+kill can leave and say so; any other damage, and any line that this version does not know, is an
+error, never a smaller total.
 
 A figure covers either the released weights (Gaussian methods) or the draws only (Dirichlet). The
 ledger keeps these totals apart. Their composition bounds what both kinds of outputs tell together,
-which for the draws-only runs still says nothing about their weights.
+which for the draws-only runs still says nothing about their weights. A run that breaks an
+assumption of its figure (a known seed, values computed from the inputs) is charged all the same;
+its event is marked, and every total says so.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +33,19 @@ from simplexdp.accounting.inputs import check_delta, check_epsilon, check_r, che
 from simplexdp.statement import rounded_up
 
 WEIGHTS, DRAWS, NOTHING = "weights", "draws", "nothing"
+_COVERS = (WEIGHTS, DRAWS, NOTHING)
 Event = dict[str, Any]
-# What a line of each kind holds; a line with less is damaged.
+# What a line of each kind, and an event of each type, holds; one with less is damaged.
 _FIELDS = {
     "reserve": frozenset({"id", "time", "data", "method", "run", "covers", "event"}),
     "budget": frozenset({"data", "epsilon", "delta"}),
+    "torn": frozenset(),
+}
+_EVENT_FIELDS = {
+    "dirichlet": frozenset({"r", "alpha", "sample_rate", "steps", "participation"}),
+    "gaussian": frozenset({"noise_multiplier", "steps"}),
+    "sampled-gaussian": frozenset({"noise_multiplier", "sample_rate", "steps"}),
+    "none": frozenset(),
 }
 
 
@@ -54,6 +65,11 @@ class Entry:
     covers: str
     event: Event
 
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The marks of the assumptions that the run breaks."""
+        return totals.marks(self.event)
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -61,7 +77,8 @@ class Spent:
 
     `weights` composes the runs whose figure covers their weights, `draws` those whose figure
     covers draws only, `together` both. `uncovered` counts the runs whose released weights no
-    figure here covers; `accountants` names for each of the three totals what composed it,
+    figure here covers, be it for an assumption that they break; `broken` counts the runs that break
+    one, by its mark; `accountants` names for each of the three totals what composed it,
     `caveats` what they rest on; `notes` reports what was odd about the file.
     """
 
@@ -72,6 +89,7 @@ class Spent:
     together: float
     runs: int
     uncovered: int
+    broken: Mapping[str, int]
     budget: tuple[float, float] | None
     accountants: Mapping[str, str | None]
     caveats: tuple[str, ...]
@@ -119,6 +137,11 @@ def no_guarantee() -> Event:
     return {"type": "none"}
 
 
+def marked(event: Event, broken: Sequence[str]) -> Event:
+    """The event of a run that breaks these assumptions of its figure, by their marks."""
+    return {**event, "broken": list(broken)} if broken else event
+
+
 def _as_dp_event(event: Event) -> Any:
     import dp_accounting
 
@@ -143,6 +166,11 @@ def compose(events: list[Event], delta: float) -> float:
         privacy loss distributions, pessimistic in every rounding to the grid, with what floating
         point may move set aside from δ; Dirichlet events rest on hidden participation and on
         dominance of the vertex pair (docs/dominance.md) and cover draws only.
+        Composition is of events whose parameters were fixed before the first result was seen.
+        Parameters chosen by earlier results are fully adaptive composition, where a figure for the
+        parameters that were chosen can be too small (Rogers, Roth, Ullman and Vadhan, 2016). A
+        budget over full-batch Gaussian events alone holds there too: it bounds Σμ², which is a
+        privacy filter (Smith and Thakurta, 2022).
     """
     check_delta(delta)
     if not events:
@@ -159,10 +187,14 @@ def compose(events: list[Event], delta: float) -> float:
 
 
 def identity(data: str) -> str:
-    """The name under which a data set is kept: a known set's own, or the full path of a file."""
-    from simplexdp.data import names
+    """The name under which a data set is kept: a known set's own, or the full path of a file.
 
-    return data if data in names() else str(Path(data).expanduser().resolve())
+    A folder with train/ and test/ inside goes by its train/, whose records are the ones trained on.
+    """
+    from simplexdp.data import names
+    from simplexdp.data.own import training_folder
+
+    return data if data in names() else str(training_folder(Path(data).expanduser()).resolve())
 
 
 def default_path() -> Path:
@@ -191,22 +223,30 @@ class Ledger:
 
         Refuses with `BudgetExceeded` where the total with this run would be above the data set's
         budget. With `resume`, a reservation of the same run with the same event is found again
-        and not counted twice.
+        and not counted twice. What a budget does not bound about the run that it admits is said on
+        standard error.
         """
-        if covers not in (WEIGHTS, DRAWS, NOTHING):
+        said: tuple[str, ...] = ()
+        if covers not in _COVERS:
             raise ValueError(f"covers is weights, draws or nothing, got {covers!r}")
         if event["type"] == "dirichlet" and covers == WEIGHTS:
             raise ValueError("a Dirichlet figure covers the draws, never the released weights")
+        if not _is_event(event):
+            raise ValueError(
+                f"the ledger does not know an event of type {event['type']!r} with these entries; "
+                "make it with the functions of this module"
+            )
         with self._locked() as file:
             lines, _ = _read(self.path)
             entries = _entries(lines, data)
             if resume:
                 for entry in entries:
-                    if entry.run == run and entry.method == method and entry.event == event:
+                    if (entry.run, entry.method) == (run, method) and _same(entry.event, event):
                         return entry.id
             budget = _budget(lines, data)
             if budget is not None:
                 self._check(entries, event, data, budget)
+                said = totals.accepted(data, covers == DRAWS, totals.marks(event))
             record = {
                 "kind": "reserve",
                 "id": secrets.token_hex(8),
@@ -217,7 +257,8 @@ class Ledger:
                 "event": event,
             }
             self._append(file, record)
-            return str(record["id"])
+        _warn(said)
+        return str(record["id"])
 
     def entries(self, data: str | None = None) -> list[Entry]:
         """The reservations, of one data set or of all."""
@@ -225,7 +266,12 @@ class Ledger:
 
     def data_sets(self) -> list[str]:
         """The data sets the ledger knows, in order of their first line."""
-        return list(dict.fromkeys(line["data"] for line in _read(self.path)[0] if "data" in line))
+        lines = _read(self.path)[0]
+        return list({_key(line["data"]): line["data"] for line in lines if "data" in line}.values())
+
+    def knows(self, data: str) -> bool:
+        """Whether a line of the ledger is about this data set, under any name of it."""
+        return bool(_about(_read(self.path)[0], data))
 
     def budget(self, data: str) -> tuple[float, float] | None:
         """The (ε, δ) that holds for a data set, None if none was set."""
@@ -237,6 +283,7 @@ class Ledger:
         entries = _entries(lines, data)
         kinds = {kind: [e.event for e in entries if e.covers == kind] for kind in (WEIGHTS, DRAWS)}
         kinds["together"] = [entry.event for entry in entries]
+        budget = _budget(lines, data)
         return Spent(
             data=data,
             delta=delta,
@@ -244,10 +291,14 @@ class Ledger:
             draws=compose(kinds[DRAWS], delta),
             together=compose(kinds["together"], delta),
             runs=len(entries),
-            uncovered=sum(entry.covers != WEIGHTS for entry in entries),
-            budget=_budget(lines, data),
+            uncovered=sum(entry.covers != WEIGHTS or bool(entry.broken) for entry in entries),
+            broken=totals.broken(kinds["together"]),
+            budget=budget,
             accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
-            caveats=totals.caveats(kinds["together"]),
+            caveats=(
+                *totals.caveats(kinds["together"]),
+                *(totals.unbounded(len(kinds[DRAWS])) if budget is not None else ()),
+            ),
             notes=notes,
         )
 
@@ -283,6 +334,13 @@ class Ledger:
         os.fsync(file.fileno())
 
 
+def _warn(sentences: Sequence[str]) -> None:
+    from simplexdp.data.sources import warn
+
+    for sentence in sentences:
+        warn(sentence)
+
+
 def _torn(path: Path) -> bool:
     """Whether the file ends inside a line."""
     with open(path, "rb") as file:
@@ -295,40 +353,92 @@ def _torn(path: Path) -> bool:
 def _read(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The lines of the ledger, and what was odd about it.
 
-    A line that cannot be read is passed over only where it is a torn one: the unterminated last
-    line, or one that the next writer closed and marked. Its run had not started.
+    A line that is no JSON is passed over only where it is a torn one: the unterminated last line,
+    or one that the next writer closed and marked. Its run had not started. A last line that lacks
+    nothing but its newline is counted.
     """
     if not path.exists():
         return [], ()
     raw = path.read_bytes().split(b"\n")
     last, found, notes = len(raw) - 1, [], []
     for number, line in enumerate(raw):
-        if number == last and line:
-            notes.append(f"line {number + 1} is torn: a writer was killed before its run started")
-            continue
         if not line:
             continue
         record = _parse(line)
-        if record is None:
-            if number + 1 < last and (_parse(raw[number + 1]) or {}).get("kind") == "torn":
-                notes.append(f"line {number + 1} was torn by a kill before its run started")
-                continue
+        if record is None and number == last:
+            notes.append(f"line {number + 1} is torn: a writer was killed before its run started")
+            continue
+        if record is None and number + 1 < last and _is_mark(_parse(raw[number + 1])):
+            notes.append(f"line {number + 1} was torn by a kill before its run started")
+            continue
+        if not _is_known(record):
             raise ValueError(
-                f"line {number + 1} of the ledger {path} is damaged: restore the file from a "
-                "copy; nothing is counted from a damaged ledger"
+                f"line {number + 1} of the ledger {path} is damaged, or of a newer version: "
+                "restore the file from a copy, or use that version; nothing is counted from it"
             )
+        if number == last:
+            notes.append(f"line {number + 1} has lost the newline at its end; it is counted")
         found.append(record)
     return found, tuple(notes)
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> Any:
+    """The JSON of a line, None where it is none: a part of a JSON object never is."""
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except ValueError:
         return None
-    if not isinstance(record, dict) or "kind" not in record:
-        return None
-    return record if _FIELDS.get(str(record["kind"]), frozenset()) <= set(record) else None
+
+
+def _is_mark(record: Any) -> bool:
+    """Whether a line says that the one before it was torn."""
+    return isinstance(record, dict) and record.get("kind") == "torn"
+
+
+def _is_known(record: Any) -> bool:
+    """Whether a line is of a kind that this version knows, and holds all that it should."""
+    if not isinstance(record, dict) or str(record.get("kind")) not in _FIELDS:
+        return False
+    if not _FIELDS[record["kind"]] <= set(record):
+        return False
+    return record["kind"] != "reserve" or (
+        record["covers"] in _COVERS and _is_event(record["event"])
+    )
+
+
+def _is_event(event: Any) -> bool:
+    """Whether an event's type and marks are known, and it has all its parameters."""
+    return (
+        isinstance(event, dict)
+        and str(event.get("type")) in _EVENT_FIELDS
+        and _EVENT_FIELDS[event["type"]] <= set(event)
+        and set(totals.marks(event)) <= set(totals.BROKEN)
+    )
+
+
+def _same(first: Event, second: Event) -> bool:
+    """Whether two events have the same parameters, whatever their marks."""
+    return {**first, "broken": []} == {**second, "broken": []}
+
+
+def _key(name: str) -> str:
+    """What all names of the same records share.
+
+    A folder with train/ and test/ inside was once kept under its own path, and goes by its train/
+    now. The path with and without train/ is one, also where the folder is gone.
+    """
+    from simplexdp.data.own import training_folder
+
+    if not os.path.isabs(name):
+        return name
+    return str(training_folder(Path(name)).resolve()).removesuffix(os.sep + "train")
+
+
+def _about(lines: list[dict[str, Any]], data: str) -> list[dict[str, Any]]:
+    """The lines about a data set, under any name of it."""
+    key = _key(data)
+    names = {name for name in {line.get("data", "") for line in lines} if _key(name) == key}
+    return [line for line in lines if line.get("data") in names]
 
 
 def _entries(lines: list[dict[str, Any]], data: str | None) -> list[Entry]:
@@ -342,13 +452,13 @@ def _entries(lines: list[dict[str, Any]], data: str | None) -> list[Entry]:
             line["covers"],
             line["event"],
         )
-        for line in lines
-        if line["kind"] == "reserve" and data in (None, line["data"])
+        for line in (lines if data is None else _about(lines, data))
+        if line["kind"] == "reserve"
     ]
 
 
 def _budget(lines: list[dict[str, Any]], data: str) -> tuple[float, float] | None:
-    found = [line for line in lines if line["kind"] == "budget" and line["data"] == data]
+    found = [line for line in _about(lines, data) if line["kind"] == "budget"]
     return (found[-1]["epsilon"], found[-1]["delta"]) if found else None
 
 
@@ -369,6 +479,7 @@ def summary(spent: Spent) -> dict[str, Any]:
         "relation": totals.ZERO_OUT,
         "caveats": list(spent.caveats),
         "runs_whose_weights_are_not_covered": spent.uncovered,
+        "runs_that_break_an_assumption": dict(spent.broken),
         "budget": None
         if spent.budget is None
         else {"epsilon": spent.budget[0], "delta": spent.budget[1]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from simplexdp.accounting.accountants import ACCOUNTANTS, DOMINANCE_PROVED, DOMINANCE_VERIFIED
 
@@ -24,6 +24,65 @@ DRAWS_ONLY = (
     "inputs through earlier draws alone; Algorithm 1's updates do not"
 )
 
+FIXED_BEFOREHAND = (
+    "the total holds if the parameters of all runs were fixed before the first result was seen; "
+    "runs chosen by earlier results can cost more than it says, except under a budget over "
+    "full-batch Gaussian runs alone"
+)
+
+
+class Sentences(NamedTuple):
+    """What is said of one run, of several, and of one that a budget admits."""
+
+    one: str
+    several: str
+    admitted: str
+
+
+# The assumptions of its figure that a run can break and be charged for all the same, by mark.
+SEED_KNOWN, COMPUTED = "seed", "computed"
+BROKEN = {
+    SEED_KNOWN: Sentences(
+        "1 run was made with a known seed: its figure holds only against those who do not know it",
+        "{} runs were made with a known seed: their figures hold only against those who do not "
+        "know it",
+        "at a figure that holds only against those who do not know its seed",
+    ),
+    COMPUTED: Sentences(
+        "1 run used values computed from the private inputs: its figure does not count them",
+        "{} runs used values computed from the private inputs: their figures do not count them",
+        "at a figure that does not count the values computed from the private inputs",
+    ),
+}
+
+
+def marks(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of which assumptions an event is marked that its run breaks them."""
+    return tuple(event.get("broken", ()))
+
+
+def broken(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many runs break each of the assumptions."""
+    return {mark: sum(mark in marks(event) for event in events) for mark in BROKEN}
+
+
+def unbounded(runs: int) -> tuple[str, ...]:
+    """What a budget leaves open about so many runs whose figure covers draws only."""
+    if runs == 0:
+        return ()
+    whose = "1 run" if runs == 1 else f"{runs} runs"
+    return (
+        f"the budget counts the draws of {whose}; nothing bounds the weights trained with them",
+    )
+
+
+def accepted(data: str, draws_only: bool, broken_by_it: Sequence[str]) -> tuple[str, ...]:
+    """What the budget does not bound about a run that it admits."""
+    found = [f"the budget of {data} counts this run {BROKEN[m].admitted}" for m in broken_by_it]
+    if draws_only:
+        found.append(f"the budget of {data} counts this run's draws; nothing bounds its weights")
+    return tuple(found)
+
 
 def accountant(events: Sequence[Mapping[str, Any]]) -> str | None:
     """By which accountant these events are composed; None where there is nothing to compose."""
@@ -38,13 +97,19 @@ def accountant(events: Sequence[Mapping[str, Any]]) -> str | None:
 def caveats(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What a total over these events assumes, and what it is not."""
     draws = [event for event in events if event["type"] == "dirichlet"]
-    found = []
+    found = [
+        BROKEN[mark].one if runs == 1 else BROKEN[mark].several.format(runs)
+        for mark, runs in broken(events).items()
+        if runs > 0
+    ]
     if any(event["participation"] == "hidden" for event in draws):
         found.append(HIDDEN)
     if draws:
         found.append(DRAWS_ONLY)
         proved = all(ACCOUNTANTS["pld"].proved_at(event["alpha"]) for event in draws)
         found.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
+    if accountant(events) == COMPOSED and len(events) > 1:
+        found.append(FIXED_BEFOREHAND)
     if events:
         found.append(NOT_A_SUM)
     return tuple(found)

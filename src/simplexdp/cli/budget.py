@@ -106,7 +106,14 @@ def ledger(
         "ledger": str(book.path),
         "data": [ledgers.summary(total) for total in totals],
         "entries": [
-            {"id": e.id, "data": e.data, "method": e.method, "run": e.run, "covers": e.covers}
+            {
+                "id": e.id,
+                "data": e.data,
+                "method": e.method,
+                "run": e.run,
+                "covers": e.covers,
+                "breaks": list(e.broken),
+            }
             for name in chosen
             for e in book.entries(name)
         ],
@@ -120,7 +127,7 @@ def _known(data: str, book: ledgers.Ledger) -> str:
     from ..data import names
 
     found = ledgers.identity(data)
-    if found in names() or found in book.data_sets() or Path(found).exists():
+    if found in names() or book.knows(found) or Path(found).exists():
         return found
     raise ValueError(
         f"no data set {data!r} and no such file: name your own by its path, or use one of "

@@ -134,11 +134,16 @@ def load_table(path: Path, options: Options) -> Dataset:
     )
 
 
+def training_folder(path: Path) -> Path:
+    """Where the training records are: train/ of a folder with train/ and test/ inside, or it."""
+    has_split = (path / "train").is_dir() and (path / "test").is_dir()
+    return path / "train" if has_split else path
+
+
 def load_images(path: Path, options: Options) -> Dataset:
     """A folder of images by class, or one with train/ and test/ inside."""
-    has_split = (path / "train").is_dir() and (path / "test").is_dir()
-    train_root = path / "train" if has_split else path
-    test_root = options.test or (path / "test" if has_split else None)
+    train_root = training_folder(path)
+    test_root = options.test or (path / "test" if train_root != path else None)
     files = images.class_folders(train_root)
     computed: tuple[str, ...] = ()
     if options.image_size is None:

@@ -89,7 +89,8 @@ def train(
     featured = time.monotonic()
     linear.check(rows, dataset.train.labels, dataset.classes, shape, rule)
     # One Gaussian release of the whole μ: the multiplier of a single step is 1/μ.
-    reserve(settings, run, ledger.gaussian(1.0 / cost.mu), ledger.WEIGHTS)
+    event = ledger.gaussian(1.0 / cost.mu)
+    reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
     with progress.steps(rule.schedule.steps, 0, show_progress) as bar:
         fitted = linear.fit(
             rows,

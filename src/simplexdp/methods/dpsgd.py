@@ -170,7 +170,9 @@ def train(
                     settings=loop_settings,
                     optimizer=optimizer,
                     epsilon_spent=lambda step: epsilon if step == steps else None,
-                    reserve=lambda: reserve(settings, run, event, ledger.WEIGHTS),
+                    reserve=lambda: reserve(
+                        settings, run, event, ledger.WEIGHTS, dataset.computed_from_data
+                    ),
                     channels_last=False,
                     evaluated=averaged,
                     extra={} if averaged is None else dict(averaged.named_parameters()),

@@ -151,7 +151,8 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     test = features.compute(dataset.test.inputs, feature_map)
     validation = dataset.validation
     held_out = None if validation is None else features.compute(validation.inputs, feature_map)
-    reserve(settings, run, ledger.gaussian(sigma / SENSITIVITY[relation]), ledger.WEIGHTS)
+    event = ledger.gaussian(sigma / SENSITIVITY[relation])
+    reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
     released = noised(rows, basis, clip, sigma, noise_bits(settings.seed))
     weights, bias = head(
         released,

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from .. import checkpoint, data, models, sampling
-from ..ledger import Event, identity
+from ..accounting import totals
+from ..ledger import Event, identity, marked
 from ..runs import RunFolder, version
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
@@ -105,10 +106,24 @@ def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | 
     return max(1, round(settings.epochs * records / batch_size))
 
 
-def reserve(settings: Settings, run: RunFolder | None, event: Event, covers: str) -> None:
-    """Count a run in the ledger, where it has one, before its first step."""
+def reserve(
+    settings: Settings,
+    run: RunFolder | None,
+    event: Event,
+    covers: str,
+    computed_from_data: Sequence[str] = (),
+) -> None:
+    """Count a run in the ledger, where it has one, before its first step.
+
+    The entry is marked with the assumptions that the run's own statement calls broken.
+    """
     if run is None:
         return
+    marks = {
+        totals.SEED_KNOWN: settings.seed is not None,
+        totals.COMPUTED: bool(computed_from_data),
+    }
+    event = marked(event, [mark for mark, broken in marks.items() if broken])
     run.reserve(identity(settings.data), settings.method, event, covers)
 
 

@@ -109,7 +109,9 @@ def train_below(
                 seed=seed,
                 settings=settings,
                 optimizer=optimizer,
-                reserve=lambda: reserve(settings, run, event, ledger.DRAWS),
+                reserve=lambda: reserve(
+                    settings, run, event, ledger.DRAWS, dataset.computed_from_data
+                ),
             ),
             run,
             show_progress,
