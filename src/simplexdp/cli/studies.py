@@ -148,7 +148,11 @@ def audit(
     ] = None,
     method: Annotated[str | None, typer.Option(help="The method to attack.")] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Attack the configuration of this finished run.")
+        Path | None,
+        typer.Option(
+            help="Attack this finished run's method, network and budget on its data: one-run "
+            "trains its whole schedule, membership halves of it, canary a few steps."
+        ),
     ] = None,
     data: Data = "digits",
     epsilon: Annotated[float, typer.Option(help="The claimed ε.")] = 1.0,
@@ -156,7 +160,9 @@ def audit(
     trials: Annotated[
         int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="Of the lower bound; with all, of both together.")
+    ] = 0.95,
     relation: Annotated[
         str, typer.Option(help="Canaries: a pair of inputs, or one that is in or out (in-out).")
     ] = "pair",
