@@ -77,7 +77,10 @@ def test_an_audit_of_a_run_reaches_its_statement(images: data.Dataset, tmp_path:
     assert set(after["audited"]) == FIELDS | {"schedule"}
     assert after["audited"]["epsilon_lower"] == result["epsilon_lower"]
     assert after["audited"]["schedule"] == result["schedule"]
-    assert {**after, "audited": None} == before
+    (added,) = set(after["does_not_cover"]) - set(before["does_not_cover"])
+    assert "private records without noise" in added
+    same = {"audited": None, "does_not_cover": before["does_not_cover"]}
+    assert {**after, **same} == before
     page = (folder.path / "statement.md").read_text()
     assert f"{result['summary']}; trained on this run's own schedule" in page
 

@@ -18,6 +18,7 @@ from . import canary, claims, membership, one_run, reconstruct, schedules
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
 BOUNDED = ("canary", "one-run")  # these bound ε; the others show how well an attack does
+WITHOUT_NOISE = "The audit's figures, which are computed from the private records without noise."
 BATCH = 8
 Advance = Callable[[], None]
 
@@ -196,7 +197,10 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
     )
     audited["schedule"] = schedule or None
     audited["summary"] += f"; {trained(schedule, own)}"
-    run_folder.save_statement(dataclasses.replace(statement, audited=audited))
+    outside = tuple(dict.fromkeys([*statement.does_not_cover, WITHOUT_NOISE]))
+    run_folder.save_statement(
+        dataclasses.replace(statement, audited=audited, does_not_cover=outside)
+    )
 
 
 def trained(schedule: Mapping[str, Any], own: bool) -> str:

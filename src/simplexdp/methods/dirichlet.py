@@ -72,7 +72,7 @@ def train(
                 plan.epsilon_spent(step) if cheap or step == plan.steps else None
             ),
             on_resume=plan.resume_at,
-            reserve=lambda: reserve(settings, run, event, ledger.DRAWS),
+            reserve=lambda: reserve(settings, run, event, ledger.DRAWS, dataset.computed_from_data),
         ),
         run,
         show_progress,
