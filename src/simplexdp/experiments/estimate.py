@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from .. import data, methods
+from ..plan import usual_steps
 from ..settings import Settings
 
 FEW, MORE = 2, 8  # steps of the two trainings whose difference is timed
@@ -72,7 +73,7 @@ def steps_of(settings: Settings, records: int) -> int:
     if settings.steps is not None:
         return settings.steps
     if settings.epochs is None or settings.batch_size is None:
-        return max(3000, min(10_000, records // 6))  # the plan's own rule
+        return usual_steps(records)
     return max(1, round(settings.epochs * records / settings.batch_size))
 
 
