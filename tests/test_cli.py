@@ -148,3 +148,29 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 2
     assert "goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run", "r", "--data", "digits"], "leave out --data: the run has its own"),
+        (["--run", "r", "--epsilon", "8", "--label", "y"], "--epsilon, options of the data"),
+        (["--attack", "reconstruct", "--confidence", "0.9"], "leave out --confidence"),
+        (["--attack", "reconstruct", "--out", "p", "--trials", "4"], "leave out --trials"),
+    ],
+)
+def test_an_audit_refuses_what_it_would_ignore(command, arguments, message):
+    done = command("audit", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
+    def full(**given: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "the disk is full; make room first" in capsys.readouterr().err

@@ -25,11 +25,68 @@ def test_an_audit_adds_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = CliRunner().invoke(app, [*ASKED, *SHORT, "--audit", "--json", "--out", out])
     assert done.exit_code == 0, done.output
     audits = json.loads(done.stdout)["audits"]
+    kept = json.loads((tmp_path / "runs" / "comparison.json").read_text())
+    assert {**kept, "runs": out} == json.loads(done.stdout)
     assert tuple(audits) == METHODS
     assert "canary (40 trainings)" in audits["dirichlet"]
     assert "; above the figure of 1 in that relation" in audits["dirichlet"]
     assert "does not cover the weights" in audits["dirichlet"]
     assert audits["plain"].endswith("; nothing is claimed")
+
+
+def test_what_fails_after_the_trainings_does_not_lose_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: object, **named: object) -> None:
+        raise ValueError("no audit today")
+
+    monkeypatch.setattr(compare, "audit", broken)
+    monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
+    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--audit", "--out", str(tmp_path / "runs")])
+    assert str(done.exception) == "no audit today"
+    kept = json.loads((tmp_path / "runs" / "comparison.json").read_text())
+    assert [row["method"] for row in kept["methods"]] == list(METHODS)
+
+
+def test_a_method_named_twice_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="plain is named twice"):
+        compare.compare(Settings(), tmp_path / "runs", ("plain", "dirichlet", "plain"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_no_budget_is_no_number_in_json() -> None:
+    record = compare.to_json(Settings(epsilon=float("inf")), [])
+    assert json.loads(json.dumps(record, allow_nan=False))["epsilon"] is None
+
+
+def test_a_picture_without_a_folder_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    plot = ["--plot", str(tmp_path / "none" / "p.png"), "--out", str(tmp_path / "runs")]
+    done = CliRunner().invoke(app, [*ASKED, *SHORT, *plot])
+    assert "there is no folder" in str(done.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_methods_on_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
+    lines = ["age,sex,y", *(f"{k},{'fm'[k % 3 == 0]},{int(k > 50)}" for k in range(100))]
+    table = tmp_path / "people.csv"
+    table.write_text("\n".join(lines))
+    given = [
+        "--data",
+        str(table),
+        "--label",
+        "y",
+        "--bounds",
+        "age=0:100",
+        "--test-fraction",
+        "0.5",
+    ]
+    given += ["--categories", "sex=f|m", "--out", str(tmp_path / "runs"), "--json"]
+    done = CliRunner().invoke(app, [*ASKED, *SHORT, *given])
+    assert done.exit_code == 0, done.output
+    statement = json.loads((tmp_path / "runs" / "plain-0" / "run.json").read_text())
+    assert statement["settings"]["data_options"]["test_fraction"] == 0.5
+    assert [row["method"] for row in json.loads(done.stdout)["methods"]] == list(METHODS)
 
 
 def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -> None:

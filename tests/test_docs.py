@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib
 import importlib.util
 import io
 import json
@@ -119,6 +120,20 @@ def test_the_runner_sees_blocks_outputs_and_skips(tmp_path: Path) -> None:
     assert commands(found[1]) == []
     with pytest.raises(ZeroDivisionError):
         run_python(Block("python", "1 / 0\n", 1, False), tmp_path / "page.md", {})
+
+
+WITH_EXAMPLES = [
+    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "src").rglob("*.py"))
+    if ">>> " in path.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_the_examples_of_docstrings(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,31 @@ def test_the_path_comes_from_the_environment(monkeypatch, tmp_path):
     assert ledger.default_path() == tmp_path / "x.jsonl"
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"kind": "run", "da'])
+def test_a_disk_that_fills_leaves_the_ledger_readable(book, monkeypatch, torn):
+    """Also where the line before was torn, and where a part of the new one was written."""
+    book.reserve("digits", "certified", ledger.gaussian(2.0), "a", "weights")
+    before = book.path.read_bytes() + torn
+    book.path.write_bytes(before)
+    write, left = os.write, [30]
+
+    def fills(descriptor, line):
+        if left[0] == 0:
+            raise OSError(28, "No space left on device")
+        part = line[: left[0]]
+        left[0] -= len(part)
+        return write(descriptor, part)
+
+    monkeypatch.setattr(os, "write", fills)
+    with pytest.raises(OSError, match="No space left"):
+        book.reserve("digits", "certified", ledger.gaussian(2.0), "b", "weights")
+    assert book.path.read_bytes() == before
+    monkeypatch.undo()
+    assert len(book.entries("digits")) == 1
+    book.reserve("digits", "certified", ledger.gaussian(2.0), "b", "weights")
+    assert len(book.entries("digits")) == 2
+
+
 @pytest.mark.parametrize("end", ["\n", "", '\n{"kind": "torn"}\n'])
 @pytest.mark.parametrize(
     "line",

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simplexdp import checkpoint, data, methods, runs, training
+from simplexdp import checkpoint, data, distributed, methods, runs, training
 from simplexdp.ledger import Ledger, identity
 from simplexdp.settings import Settings
 
@@ -336,3 +336,26 @@ def test_plain_training_learns_and_claims_nothing(blobs):
     assert outcome.accuracy > 0.8
     assert outcome.statement.epsilon is None
     assert "No privacy guarantee" in outcome.statement.headline()
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [(("bogus",), "no augmentation 'bogus'"), (("random_crop",), "need images")],
+)
+@pytest.mark.parametrize("method", ["dirichlet", "dpsgd", "plain"])
+def test_an_augmentation_that_cannot_be_done_spends_nothing(
+    tmp_path, blobs, method, augment, message
+):
+    book = Ledger(tmp_path / "ledger.jsonl")
+    settings = dataclasses.replace(SETTINGS, method=method, augment=augment)
+    with pytest.raises(ValueError, match=message):
+        methods.run(settings, tmp_path / "run", dataset=blobs, ledger=book)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_folder_keeps_the_device_that_was_asked_for(tmp_path, blobs, monkeypatch):
+    """Not the card that its first process had: every process takes its own when it resumes."""
+    monkeypatch.setattr(distributed, "local_device", lambda device: "cpu")
+    settings = dataclasses.replace(SETTINGS, device="cuda")
+    _, folder = methods.run(settings, tmp_path / "run", dataset=blobs)
+    assert folder.settings().device == "cuda"

@@ -6,14 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .loading import load_model as load_model
     from .plan import Plan as Plan
     from .settings import Settings as Settings
 
 __version__ = "0.1.0"
 
 # Loaded when asked for, so that accounting alone does not load torch.
-_HOMES = {"Plan": "plan", "Settings": "settings", "CertifiedClassifier": "estimator"}
-__all__ = ["CertifiedClassifier", "Plan", "Settings", "__version__"]
+_HOMES = {
+    "Plan": "plan",
+    "Settings": "settings",
+    "CertifiedClassifier": "estimator",
+    "load_model": "loading",
+}
+__all__ = ["CertifiedClassifier", "Plan", "Settings", "__version__", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import data, methods, progress, runs
 from .ledger import Ledger
+from .methods.outcome import finite
 from .settings import DEFAULTS, Settings
 from .statement import rounded_up
 
@@ -71,6 +72,8 @@ def compare(
     """
     if seeds < 1:
         raise ValueError(f"the number of seeds is {seeds}; at least 1 is needed")
+    if twice := sorted({name for name in names if list(names).count(name) > 1}):
+        raise ValueError(f"{', '.join(twice)} is named twice; name each method once")
     chosen = {name: settings_of(name, settings) for name in names}
     for one in chosen.values():
         methods.check_used(one)  # refuses an unknown name before anything is trained
@@ -128,7 +131,7 @@ def to_json(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
     """The comparison as data."""
     return {
         "data": settings.data,
-        "epsilon": settings.epsilon,
+        "epsilon": finite(settings.epsilon),
         "delta": settings.delta,
         "methods": [
             {**dataclasses.asdict(row), "accuracy": row.mean, "deviation": row.deviation}
@@ -163,6 +166,8 @@ def check_picture(path: Path) -> None:
     """Refuse a picture that could not be written, before anything is trained for it."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for the picture; make it first")
 
 
 def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:

@@ -141,12 +141,6 @@ def backward(loss: Tensor, here: int, everywhere: int) -> None:
     loss.backward()
 
 
-def wait() -> None:
-    """Wait for the other processes."""
-    if world() > 1:
-        distributed.barrier()
-
-
 def _device() -> torch.device:
     on_gpu = distributed.get_backend() == "nccl"
     return torch.device("cuda" if on_gpu else "cpu")

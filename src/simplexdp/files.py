@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write beside the target, flush to disk and rename: a kill leaves the old file or the new."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def is_disk_full(error: BaseException) -> bool:
+    """Whether there is no room left, on the disk or in the person's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write beside the target, flush to disk and rename: a kill leaves the old file or the new.
+
+    The mode is at most this, less what the person's umask takes away.
+    """
+    name = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, mode)
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 

@@ -21,7 +21,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ from simplexdp.accounting.charges import (
     sampled_gaussian,
 )
 from simplexdp.accounting.inputs import check_delta, check_epsilon
+from simplexdp.progress import warn
 from simplexdp.statement import rounded_up
 
 __all__ = [
@@ -191,7 +192,8 @@ class Ledger:
                 "event": event,
             }
             self._append(file, record)
-        _warn(said)
+        for sentence in said:
+            warn(sentence)
         return str(record["id"])
 
     def entries(self, data: str | None = None) -> list[Entry]:
@@ -259,20 +261,22 @@ class Ledger:
             yield file  # the lock goes with the file
 
     def _append(self, file: TextIO, record: Mapping[str, Any]) -> None:
-        """Write one whole line, on disk when this returns; close a torn line first."""
+        """Write one whole line, on disk when this returns; close a torn line first.
+
+        Where there is no room for it, nothing of it stays.
+        """
+        before = os.fstat(file.fileno()).st_size
         text = json.dumps({**record, "time": time.time()}, allow_nan=False) + "\n"
         if _torn(self.path):
             text = "\n" + json.dumps({"kind": "torn", "time": time.time()}) + "\n" + text
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _warn(sentences: Sequence[str]) -> None:
-    from simplexdp.data.sources import warn
-
-    for sentence in sentences:
-        warn(sentence)
+        try:
+            line = text.encode()
+            while line:  # a disk that fills takes a part of it
+                line = line[os.write(file.fileno(), line) :]
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), before)
+            raise
 
 
 def _torn(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,6 +20,11 @@ from rich.progress import (
 from rich.text import Text
 
 from .statement import rounded_up
+
+
+def warn(message: str) -> None:
+    """One line on standard error; standard output belongs to results."""
+    print(f"simplexdp: {message}", file=sys.stderr)
 
 
 class StepBar:

@@ -156,15 +156,17 @@ class RunFolder:
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
 
-    def load_model(self, model: nn.Module) -> None:
+    def load_weights(self, model: nn.Module) -> None:
         model.load_state_dict(load_file(self.path / MODEL))
 
     def save_statement(self, statement: Statement) -> None:
         files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
         files.write_json(self.path / "statement.json", statement.to_json())
 
-    def save_outcome(self, outcome: Mapping[str, Any]) -> None:
-        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "outcome": outcome})
+    def save_outcome(self, outcome: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+        """What came out, and what the model takes."""
+        record = {**self.configuration(), "outcome": outcome, "inputs": inputs}
+        files.write_json(self.path / CONFIGURATION, record)
 
 
 def fresh_path(settings: Settings) -> Path:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from simplexdp import audit, data, methods
-from simplexdp.audit import attacks
+from simplexdp.audit import attacks, schedules
+from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 
 FIELDS = {"attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary"}
@@ -31,6 +32,31 @@ def test_every_attack_gives_the_fields_of_a_statement(images: data.Dataset, tmp_
         written = json.loads((tmp_path / f"images-dirichlet-{attack}.json").read_text())
         assert written == result
     assert (tmp_path / "images-dirichlet-roc.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("form", ["fixed", "trained"])
+@pytest.mark.parametrize("attack", ["canary", "one-run", "membership", "reconstruct"])
+def test_both_forms_of_gaussian_features_can_be_attacked(
+    images: data.Dataset, monkeypatch: pytest.MonkeyPatch, form: str, attack: str
+) -> None:
+    for name, value in {"SMALL_RECORDS": 60, "SMALL_BATCH": 6, "SMALL_STEPS": 5}.items():
+        monkeypatch.setattr(schedules, name, value)
+    settings = Settings(method="gaussian-features", options={"form": form})
+    trials = {"canary": 140, "one-run": 48, "membership": 4, "reconstruct": 2}[attack]
+    result = audit.run(settings, attack, trials, dataset=images, seed=3)
+    assert result["method"] == "gaussian-features"
+    if attack == "reconstruct":  # below noise that trains too, the update is made of raw inputs
+        assert (result["recovered"] > 0) is (form == "trained")
+
+
+def test_what_was_found_before_an_attack_fails_is_kept(
+    images: data.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attacks.canary, "TRIALS", 40)
+    with pytest.raises(ValueError, match="300 canaries do not fit"):
+        run(images, "all", out=tmp_path)
+    kept = json.loads((tmp_path / "images-dirichlet-all.json").read_text())["audits"]
+    assert [found["attack"] for found in kept] == ["canary"]
 
 
 def test_a_reconstruction_is_drawn(images: data.Dataset, tmp_path: Path) -> None:
@@ -180,9 +206,22 @@ def test_bad_input_is_refused(call: Any, message: str) -> None:
         call()
 
 
-def test_an_unfinished_run_has_no_statement_to_write_to(tmp_path: Path) -> None:
-    from simplexdp.runs import RunFolder
-
+def test_an_unfinished_run_is_refused_before_it_is_attacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attacks, "_timed", lambda *given: pytest.fail("attacked first"))
     folder = RunFolder.create(tmp_path / "run", Settings())
     with pytest.raises(ValueError, match="not finished"):
-        audit.attach(folder.path, {})
+        audit.run(Settings(), folder=folder.path)
+
+
+def test_a_run_of_another_device_is_attacked_where_the_records_are(
+    images: data.Dataset, tmp_path: Path
+) -> None:
+    settings = Settings(model="logistic", batch_size=10, steps=4, seed=0)
+    _, folder = methods.run(settings, tmp_path / "run", dataset=images)
+    path = folder.path / "run.json"
+    path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    assert folder.settings().device == "cuda"
+    result = audit.run(Settings(), "one-run", 64, folder=folder.path, dataset=images, seed=3)
+    assert result["schedule"]["steps"] == 4

@@ -49,7 +49,13 @@ def test_algorithm_1_gives_away_who_is_in(images: data.Dataset) -> None:
     assert result["epsilon_lower"] > result["claim"]["epsilon"]
 
 
-def test_too_few_canaries_are_refused_with_the_number_needed(images: data.Dataset) -> None:
+def test_too_few_canaries_are_refused_before_a_long_training(
+    images: data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(*given: object) -> None:
+        raise AssertionError("trained first")
+
+    monkeypatch.setattr(one_run.worlds, "train", trained)
     with pytest.raises(ValueError, match="5 canaries are too few"):
         one_run.audit(
             Settings(model="logistic", batch_size=10, steps=2),

@@ -27,6 +27,19 @@ def test_several_records_of_a_batch_are_recovered(images: data.Dataset) -> None:
     assert found.exact >= 3
 
 
+@pytest.mark.parametrize(("method", "model"), [("dpsgd", "mlp"), ("certified", None)])
+def test_the_same_attack_fails_on_methods_that_cover_the_weights(
+    images: data.Dataset, method: str, model: str | None
+) -> None:
+    """Their update carries noise of the size of the clipped sum, so no ratio of it is an input."""
+    for records in (1, 4):
+        settings = Settings(method=method, model=model)
+        found = reconstruct.attack(settings, images, records, np.random.default_rng(0))
+        assert len(found.originals) == records
+        assert found.exact == 0
+        assert found.errors.min() > 0.05  # inputs lie in [-1, 1]; those above are found to 1e-3
+
+
 def test_candidates_of_a_batch_are_rows_that_agree() -> None:
     rng = np.random.default_rng(2)
     x, z, junk = rng.uniform(-1, 1, size=(3, 10))

@@ -9,6 +9,7 @@ import pytest
 
 from simplexdp import audit, data
 from simplexdp.audit import schedules, tables
+from simplexdp.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,12 +17,17 @@ ROOT = Path(__file__).parents[2]
 def test_a_row_has_every_column(
     images: data.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tables.data, "load", lambda name: images)
+    monkeypatch.setattr(tables.data, "load", lambda name, **options: images)
     for name, value in {"SMALL_RECORDS": 60, "SMALL_BATCH": 6, "SMALL_STEPS": 20}.items():
         monkeypatch.setattr(schedules, name, value)
     monkeypatch.setattr(tables.one_run, "CANARIES", 48)
     record = audit.table(
-        "images", ("dirichlet",), trials=24, models=4, out=tmp_path, show_progress=False
+        Settings(data="images"),
+        ("dirichlet",),
+        trials=24,
+        models=4,
+        out=tmp_path,
+        show_progress=False,
     )
     (row,) = record["rows"]
     assert row["claimed_epsilon"] == 1.0

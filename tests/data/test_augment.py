@@ -20,7 +20,8 @@ def one_by_one(
     flip = rng.random((n, 1))[:, 0] < 0.5 if "horizontal_flip" in names else np.zeros(n, bool)
     images = []
     for i in range(n):
-        canvas = torch.zeros((channels, height + 8, width + 8), dtype=batch.dtype)
+        black = 0 if batch.dtype == torch.uint8 else -1.0
+        canvas = torch.full((channels, height + 8, width + 8), black, dtype=batch.dtype)
         canvas[:, 4 : 4 + height, 4 : 4 + width] = batch[i]
         window = canvas[:, top[i] : top[i] + height, left[i] : left[i] + width]
         images.append(torch.flip(window, dims=(2,)) if flip[i] else window)
@@ -44,8 +45,8 @@ def test_agrees_with_a_loop_over_the_images(
     assert torch.equal(got, wanted)
 
 
-def test_float_images_keep_their_type() -> None:
-    batch = pictures(4, 3, 8, 8).double()
+def test_float_images_keep_their_type_and_their_black() -> None:
+    batch = pictures(4, 3, 8, 8).double() / 127.5 - 1.0
     got = augment(batch, BOTH, np.random.default_rng(0))
     assert got.dtype == torch.float64
     assert torch.equal(got, one_by_one(batch, BOTH, np.random.default_rng(0)))

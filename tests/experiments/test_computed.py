@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import mpmath
 import pytest
 
 from simplexdp.experiments import computed, table
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_r_star_agrees_with_the_paper_and_stays_within_the_budget():
@@ -54,6 +57,13 @@ def test_variance_against_mpmath():
         alpha, r = row["alpha"], row["calibrated_r"]
         wanted = mpmath.psi(1, 0.9 * r + alpha) - mpmath.psi(1, r + 10 * alpha)
         assert row["calibrated_variance"] == pytest.approx(float(wanted), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", computed.names())
+def test_the_committed_tables_are_what_the_command_writes(name, tmp_path):
+    for path in table.save(computed.compute(name), tmp_path)[1:]:
+        committed = ROOT / "results" / "tables" / path.name
+        assert committed.read_text() == path.read_text(), f"give `simplexdp reproduce {name}` again"
 
 
 def test_a_table_is_written_three_ways(tmp_path):

@@ -11,6 +11,8 @@ from simplexdp import accounting
 from simplexdp.experiments import grid, identity, records
 from simplexdp.settings import Settings
 
+STUDIES = ("learning-rate", "sampling-rate", "adam")
+
 
 def column(name: str, row: str) -> dict[str, float]:
     cells = [c for c in grid.experiment(name).cells if c.row == row]
@@ -78,7 +80,26 @@ def test_a_run_of_the_command_line_finds_its_home():
     assert records.UNLISTED not in grid.names()
 
 
-@pytest.mark.parametrize("name", ["sampling-rate", "learning-rate", "adam"])
+def test_the_papers_own_studies_are_there_for_those_who_can_run_them():
+    runs = {name: grid.experiment(f"cifar10-{name}").cells for name in STUDIES}
+    for name, cells in runs.items():
+        assert {(c.settings.data, c.settings.model, c.settings.steps) for c in cells} == {
+            ("cifar10", "resnet18", 20_000)
+        }
+        stand_in = {(c.row, c.column): c.published for c in grid.experiment(name).cells}
+        assert all(stand_in[c.row, c.column] == c.published for c in cells)
+    # one point of the figure and the row of SGD are in the table of CIFAR10
+    assert {name: len(cells) for name, cells in runs.items()} == {
+        "sampling-rate": 8,
+        "learning-rate": len(grid.experiment("learning-rate").cells) - 1,
+        "adam": 7,
+    }
+    assert {c.settings.batch_size for c in runs["sampling-rate"]} == {50, 500, 1000, 2000}
+    assert {c.settings.optimizer for c in runs["adam"]} == {"adam"}
+    assert {c.settings.alpha for c in runs["learning-rate"]} >= {0.1, 3.0, 10.0}
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_point_of_a_study_can_be_calibrated_for_its_own_steps(name):
     """Independent of the run: the cost of the calibrated r, at the cell's own schedule."""
     for cell in grid.experiment(name).cells:
@@ -94,6 +115,6 @@ def test_every_point_of_a_study_can_be_calibrated_for_its_own_steps(name):
 
 
 def test_a_study_says_what_it_stands_for():
-    for name in ("learning-rate", "sampling-rate", "adam"):
+    for name in STUDIES:
         assert "in the place of the paper's CIFAR10" in grid.experiment(name).notes[0]
     assert "not a result on SVHN" in grid.experiment("svhn-part").notes[0]

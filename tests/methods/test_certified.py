@@ -12,7 +12,7 @@ import torch
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
-from simplexdp import data, methods, noise
+from simplexdp import data, load_model, methods, noise
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_delta, gaussian_epsilon
 from simplexdp.ledger import Ledger
 from simplexdp.methods import certified, exact_sums, linear, linear_rule, noisy_gd, whitening
@@ -345,12 +345,8 @@ def test_a_run_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "statement.json",
         "statement.md",
     }
-    dataset = data.load("digits")
-    model = certified.build_model("auto", dataset)
-    folder.load_model(model)
-    inputs = data.to_model_input(torch.from_numpy(dataset.test.inputs))
-    with torch.no_grad():
-        right = (model(inputs).argmax(1).numpy() == dataset.test.labels).mean()
+    test = data.load("digits").test
+    right = (load_model(folder.path).predict(test.inputs) == test.labels).mean()
     assert right == pytest.approx(outcome.accuracy, abs=1e-9)
 
 

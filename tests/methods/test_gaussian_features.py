@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from simplexdp import data, features, methods, noise
+from simplexdp import data, load_model, methods, noise
 from simplexdp.accounting.gaussian import gaussian_delta
 from simplexdp.methods import gaussian_features, trained_features
 from simplexdp.methods.exact_sums import ROW_UNIT
@@ -110,14 +110,21 @@ def test_head_takes_known_noise_out_of_the_covariance() -> None:
 def test_a_generous_budget_learns_digits_and_the_model_reloads(tmp_path: Path) -> None:
     outcome, folder = methods.run(settings(epsilon=50.0, seed=1), tmp_path / "run")
     assert outcome.accuracy > 0.85
-    dataset = data.load("digits")
-    feature_map = features.build("auto", dataset.input_shape)
-    model = gaussian_features.ProjectedLinear(feature_map, torch.zeros(324, 128), 10, pixels=False)
-    folder.load_model(model)
-    with torch.no_grad():
-        logits = model(data.to_model_input(torch.from_numpy(dataset.test.inputs)))
-    right = float((logits.argmax(1).numpy() == dataset.test.labels).mean())
+    test = data.load("digits").test
+    right = float((load_model(folder.path).predict(test.inputs) == test.labels).mean())
     assert right == pytest.approx(outcome.accuracy, abs=1e-9)
+    (measured,) = folder.metrics()
+    assert measured["test_accuracy"] == outcome.accuracy
+    assert measured["epsilon"] == outcome.statement.epsilon
+
+
+def test_a_clip_below_the_rows_changes_nothing_but_the_scale(tmp_path: Path) -> None:
+    """Rows of norm 1 and noise in proportion to the clip: the same picture, smaller."""
+    found = [
+        methods.run(settings(epsilon=50.0, seed=1, options={"clip": clip}), tmp_path / f"{clip}")[0]
+        for clip in (1.0, 0.2)
+    ]
+    assert found[1].accuracy == pytest.approx(found[0].accuracy, abs=0.02)
 
 
 @pytest.mark.parametrize(

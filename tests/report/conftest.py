@@ -73,11 +73,14 @@ def results(tmp_path: Path) -> Path:
     plain = {"method": "plain", "claimed_epsilon": None, "covers_weights": False, **none}
     (folder / "audit").mkdir()
     audit = {"data": "digits", "confidence": 0.95, "rows": [row, linear, plain]}
+    audit |= {"version": runs.version()}
     (folder / "audit/digits.json").write_text(json.dumps(audit))
     alone = {"attack": "canary", "data": "digits", "method": "dirichlet", "confidence": 0.95}
     alone |= {"relation": "in or out (its input zeroed)", "covers_weights": False}
     alone |= {"epsilon_lower": 3.25, "claim": {"epsilon": 1.0}}
-    (folder / "audit/digits-in-out.json").write_text(json.dumps(alone))
+    together = {"attack": "all", "audits": [alone], "version": runs.version()}
+    (folder / "audit/digits-in-out.json").write_text(json.dumps(together))
+    (folder / "audit/unsigned.json").write_text(json.dumps({**audit, "version": None}))
     old = {**audit, "version": "0.0.1", "data": "an-old-audit"}
     (folder / "audit/old.json").write_text(json.dumps(old))
     return folder

@@ -5,6 +5,15 @@ from __future__ import annotations
 from simplexdp.report import figures, gather
 
 
+def test_a_data_set_with_runs_without_privacy_alone(results):
+    plain = [
+        {**one, "points": [p for p in one["points"] if p["epsilon"] is None]}
+        for one in gather.accuracy_series(gather.load(results)[0])
+    ]
+    (axes,) = figures._accuracy([one for one in plain if one["points"]], "test").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["∞"]
+
+
 def test_every_figure_and_table_is_written(results, tmp_path):
     written = figures.write(results, tmp_path / "figures", endings=("svg",))
     names = {path.name for path in written}

@@ -37,9 +37,11 @@ def dom(written, tmp_path):
     if browser is None:
         pytest.skip("no Chromium found")
 
-    def load(hash_: str = "", width: int = 1200) -> str:
+    def load(hash_: str = "", width: int = 1200, script: str = "") -> str:
         profile = f"--user-data-dir={tmp_path / 'profile'}"
-        address = f"{written.as_uri()}#{hash_}"
+        shown = written.with_name("shown.html")
+        shown.write_text(f"{written.read_text()}<script>{script}</script>")
+        address = f"{shown.as_uri()}#{hash_}"
         done = subprocess.run(
             [browser, *FLAGS, profile, f"--window-size={width},1600", "--dump-dom", address],
             capture_output=True,
@@ -111,6 +113,7 @@ def test_it_loads_without_errors_and_draws(dom):
     assert "confidence 95 %" in audits
     assert "an-old-audit" not in audits
     assert "old.json: of version 0.0.1, left out" in html
+    assert "unsigned.json: without a version, left out" in html
     assert "Every point of ours comes from a recorded run" in html
     assert "yes, with fixed features" in section(html, "covers")
     assert section(html, "tables").count("<details>") >= 5
@@ -132,6 +135,28 @@ def test_the_filters_work(dom):
     unknown = dom("data=nonsense&method=nonsense", width=400)
     assert 'data-state="fashion-mnist|dirichlet,dpsgd,' in unknown
     assert 'data-problems=""' in unknown
+
+
+def test_the_buttons_work(dom):
+    press = """
+      const press = (place, text) => {
+        const buttons = [...document.querySelectorAll(`#${place} button`)];
+        buttons.find((b) => b.textContent === text).click();
+      };
+      press("data-filter", "MNIST");
+      press("method-filter", "Dirichlet (Algorithm 1)");
+      press("learning-rate-source", "the paper, CIFAR10");
+    """
+    before, after = dom(), dom(script=press)
+    assert 'data-state="fashion-mnist|' in before
+    assert 'data-problems=""' in after
+    state = after.split('data-state="')[1].split('"')[0].split("|")
+    assert state[0] == "mnist"
+    assert "dirichlet" not in state[1]
+    assert "dpsgd" in state[1]
+    assert state[2] == "published"
+    assert "Abadi et al. 2016" in section(after, "accuracy")
+    assert "Dirichlet (Algorithm 1), inception" not in section(after, "accuracy")
 
 
 def test_an_empty_results_folder_still_gives_a_page(tmp_path):

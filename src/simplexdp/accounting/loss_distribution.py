@@ -53,7 +53,7 @@ def vertex_masses(edges: Array, r: float, alpha: float) -> tuple[Array, Array]:
     logit = edges / r
     masses = []
     for a, b in ((alpha, alpha + r), (alpha + r, alpha)):  # upper-tail exponents of P and of Q
-        above = np.where(np.isneginf(logit), 1.0, np.where(np.isposinf(logit), 0.0, 0.0))
+        above = np.where(np.isneginf(logit), 1.0, 0.0)
         below = 1.0 - above
         finite = np.isfinite(logit)
         above[finite] = _upper(logit[finite], a, b)

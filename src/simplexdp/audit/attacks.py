@@ -73,7 +73,11 @@ def run(
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
     if folder is not None:
-        settings = runs.RunFolder.open(folder).settings()
+        attacked = runs.RunFolder.open(folder)
+        if not attacked.finished():
+            raise ValueError(f"{folder} is not finished; go on with it by --resume first")
+        # The attacks look at weights where the records are.
+        settings = dataclasses.replace(attacked.settings(), device="cpu")
     methods.method(settings.method)
     if dataset is None:
         dataset = _data(settings, folder)
@@ -85,21 +89,20 @@ def run(
         level = shared(confidence, names) if name in BOUNDED else confidence
         job = Job(settings, dataset, trials, level, rng, folder is None, out, relation)
         results.append(_timed(name, job, show_progress))
-    record = results[0] if len(results) == 1 else {"attack": "all", "audits": results}
+        record = results[0] if len(names) == 1 else {"attack": "all", "audits": results}
+        record = {**record, "version": runs.version(), "machine": runs.machine()}
+        if out is not None:  # after each attack, so that a failure of the next loses none
+            suffix = attack if relation == claims.PAIR else f"{attack}-{relation}"
+            files.write_json(out / f"{dataset.name}-{settings.method}-{suffix}.json", record)
     if folder is not None:
         attach(folder, strongest(results, confidence))
-    if out is not None:
-        name = attack if relation == claims.PAIR else f"{attack}-{relation}"
-        files.write_json(out / f"{dataset.name}-{settings.method}-{name}.json", record)
     return record
 
 
 def _timed(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
     began = time.monotonic()
     total = {"canary": canary.TRIALS, "membership": membership.MODELS}.get(attack, 1)
-    bar = progress.bars()
-    bar.disable = not show_progress
-    with bar:
+    with progress.bars(show_progress) as bar:
         label = f"{attack} on {job.settings.method}"
         task = bar.add_task(label, total=(job.trials or total) if total > 1 else 1)
         found = ATTACK[attack](job, lambda: bar.advance(task))
@@ -183,8 +186,6 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
     """Write an audit's result into the statement of a finished run."""
     run_folder = runs.RunFolder.open(folder)
     path = folder / "statement.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} has no statement: the run is not finished; go on by --resume")
     statement = from_json(files.read_json(path))
     names = ("attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary")
     audited = {name: result[name] for name in names}
@@ -266,7 +267,7 @@ def _membership(job: Job, advance: Advance) -> dict[str, Any]:
 
 def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
     settings = job.settings
-    if settings.model is None and settings.method not in schedules.ON_FEATURES:
+    if settings.model is None and not schedules.on_features(settings):
         settings = dataclasses.replace(settings, model="mlp")
     found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
     advance()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
-from .. import data, sampling
+from .. import data, files, runs, sampling
 from ..settings import Settings
 from . import reconstruct, schedules
 
@@ -14,33 +15,40 @@ METHODS = ("dirichlet", "dpsgd", "certified")
 BATCH = 8
 
 
-def pictures(
-    name: str, out: Path, epsilon: float = 1.0, delta: float = 1e-5, seed: int = 0
-) -> dict[str, Any]:
+def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
     """Attack one update of each method on a batch of one and on one of eight, and draw both.
 
-    The pictures show training images: draw them of public data.
+    Of what is asked for, only the data and the budget are used. The counts are written beside the
+    pictures. The pictures show training images: draw them of public data.
     """
     began = time.monotonic()
-    dataset = data.load(name)
+    dataset = data.load(asked.data, **asked.data_options)
     out.mkdir(parents=True, exist_ok=True)
+    stem = Path(asked.data).stem
     found: list[dict[str, Any]] = []
     written = []
     for records, kind in ((1, "one"), (BATCH, "batch")):
         attacks = []
         for method in METHODS:
             model = None if method in schedules.ON_FEATURES else "mlp"
-            settings = Settings(data=name, method=method, model=model, epsilon=epsilon, delta=delta)
+            settings = dataclasses.replace(asked, method=method, model=model)
             rng = sampling.stream(seed, "audit-pictures", records)
             attacks.append(reconstruct.attack(settings, dataset, records, rng))
             found.append({"method": method, **reconstruct.summary(attacks[-1])})
-        path = out / f"{Path(name).stem}-{kind}.png"
+        path = out / f"{stem}-{kind}.png"
         reconstruct.draw(attacks, dataset.input_shape, path)
-        written.append(str(path))
-    return {
+        written.append(path.name)
+    record = {
         "attack": "reconstruct",
-        "data": name,
+        "data": asked.data,
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "seed": seed,
         "results": found,
         "pictures": written,
         "seconds": round(time.monotonic() - began, 1),
+        "version": runs.version(),
+        "machine": runs.machine(),
     }
+    files.write_json(out / f"{stem}-reconstruct.json", record)
+    return record

@@ -100,7 +100,7 @@ def attack(
             "the reconstruction needs a linear first layer; give --model mlp or logistic"
         )
     weight = _change(before.weight, after.weight)
-    if settings.method in schedules.ON_FEATURES:
+    if schedules.on_features(settings):
         # The bias is no sum over records, so the rows of the weights are what there is.
         found = stretched(weight)
     else:
@@ -124,11 +124,14 @@ def _one_batch(
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
     single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
-    if settings.method in schedules.ON_FEATURES:
+    if schedules.on_features(settings):
         kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
         small = dataclasses.replace(small, train=kept)
         single = dataclasses.replace(
-            single, batch_size=None, options={**schedules.COLUMNS, **settings.options}
+            single,
+            batch_size=None,
+            steps=1 if settings.method == "certified" else None,  # the other has no steps
+            options={**schedules.COLUMNS, **settings.options},
         )
         return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
     while True:

@@ -40,6 +40,11 @@ UNCENTRED = {"certified": {**PLAINLY["certified"], "mean_share": 0.0}}
 FEATURES = {PAIR: PLAINLY, IN_OUT: UNCENTRED}
 
 
+def on_features(settings: Settings) -> bool:
+    """Whether the model is linear on fixed features; below noise that trains too, it is not."""
+    return settings.method in ON_FEATURES and settings.options.get("form") != "trained"
+
+
 def canary(settings: Settings, records: int, relation: str = PAIR) -> Settings:
     """The same method and budget in few steps; softmax regression unless a model is asked for."""
     sampled = settings.method == "dpsgd"
@@ -70,7 +75,7 @@ def _adapted(
     model: str,
     options: Mapping[str, Mapping[str, Any]],
 ) -> Settings:
-    if settings.method in ON_FEATURES:
+    if on_features(settings):
         chosen = {**options.get(settings.method, COLUMNS), **settings.options}
         return dataclasses.replace(
             settings, batch_size=None, epochs=None, augment=(), options=chosen

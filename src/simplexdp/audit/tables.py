@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import data, files, methods, progress, runs, sampling
-from ..settings import Settings
+from ..settings import DEFAULTS, Settings
 from . import attacks, canary, claims, crafting, membership, one_run, schedules
 
 METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
@@ -22,10 +22,8 @@ FASHION_RECORDS = 2000
 
 
 def table(
-    name: str = "digits",
+    asked: Settings = DEFAULTS,
     names: Sequence[str] = METHODS,
-    epsilon: float = 1.0,
-    delta: float = 1e-5,
     confidence: float = 0.95,
     trials: int | None = None,
     models: int = MODELS,
@@ -33,26 +31,31 @@ def table(
     out: Path | None = None,
     show_progress: bool = True,
 ) -> dict[str, Any]:
-    """Attack every method at one claimed budget; with no arguments, the digits part.
+    """Attack every method on one data set at one claimed budget; unless asked, the digits part.
 
+    Of what is asked for, only the data and the budget are used.
     The whole table is a function of `seed`.  With `out`, it is written there with the ROC curves.
     """
     began, cpu = time.monotonic(), time.process_time()
     for method in names:
         methods.method(method)
     rng = sampling.stream(seed, "audit-table", 0)
-    dataset = data.load(name)
+    dataset = data.load(asked.data, **asked.data_options)
     if len(dataset.train) > FASHION_RECORDS:
         dataset = crafting.subset(dataset, FASHION_RECORDS, rng)
     counts = {method: trials or TRIALS.get(method, OTHER_TRIALS) for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
     rows = []
-    bar = progress.bars()
-    bar.disable = not show_progress
-    with bar:
+    with progress.bars(show_progress) as bar:
         task = bar.add_task("audit", total=total)
         for method in names:
-            settings = Settings(data=name, method=method, epsilon=epsilon, delta=delta)
+            settings = Settings(
+                data=asked.data,
+                method=method,
+                epsilon=asked.epsilon,
+                delta=asked.delta,
+                data_options=asked.data_options,
+            )
 
             def step(method: str = method) -> None:
                 bar.update(task, advance=1, description=f"auditing {method}")
@@ -60,10 +63,10 @@ def table(
             rows.append(_row(settings, dataset, counts[method], models, confidence, rng, step))
             bar.advance(task, one_run.CANARIES // 10)
     record = {
-        "data": name,
+        "data": asked.data,
         "records": len(dataset.train),
-        "epsilon": epsilon,
-        "delta": delta,
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
         "confidence": confidence,
         "seed": seed,
         "rows": rows,

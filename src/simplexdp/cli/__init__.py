@@ -11,14 +11,20 @@ from typing import Any
 
 import typer
 
-from . import budget, data, studies, train  # each registers its commands
+from .. import files
+from . import audit, budget, compare, data, studies, train  # each registers its commands
 from .shell import app
 
-__all__ = ["app", "budget", "data", "main", "studies", "train"]
+__all__ = ["app", "audit", "budget", "compare", "data", "main", "studies", "train"]
 
 # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
 CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
 
+GO_ON = (
+    "reproduce goes on when the same command is given again, "
+    "and a training that had begun with --resume --out FOLDER"
+)
+FULL = f"the disk is full; make room first; {GO_ON}"
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 
@@ -33,12 +39,10 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (ValueError, OSError) as error:
-        code = _fail(str(error))
+        # What raised it without a number has said what to do.
+        code = _fail(FULL if files.is_disk_full(error) else str(error))
     if code == INTERRUPTED:
-        code = _fail(
-            "interrupted; reproduce goes on when the same command is given again, "
-            "and a training with --resume --out FOLDER"
-        )
+        code = _fail(f"interrupted; {GO_ON}")
     sys.exit(code or 0)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from .inputs import AllowUnverified, DataDir
 from .shell import Json, app, emit
 
 data_app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
@@ -27,10 +27,8 @@ def list_(as_json: Json = False) -> None:
 @data_app.command()
 def fetch(
     name: Name,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the original files.")] = None,
-    allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Take a file whose checksum is unknown.")
-    ] = False,
+    data_dir: DataDir = None,
+    allow_unverified: AllowUnverified = False,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
     as_json: Json = False,
 ) -> None:

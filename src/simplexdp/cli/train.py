@@ -11,6 +11,20 @@ import typer
 from ..accounting import ACCOUNTANTS
 from ..ledger import Ledger, default_path
 from ..settings import Settings
+from .inputs import (
+    AllowUnverified,
+    Bounds,
+    Categories,
+    DataDir,
+    Drop,
+    ImageSize,
+    Label,
+    PublicColumns,
+    Schema,
+    Test,
+    TestFraction,
+    data_options,
+)
 from .shell import Json, Quiet, app, emit, names, number, pair
 
 
@@ -62,29 +76,17 @@ def train(
     option: Annotated[
         list[str] | None, typer.Option(help="A setting of the method's own, as name=value.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the original files.")] = None,
-    allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Take a file whose checksum is unknown.")
-    ] = False,
-    label: Annotated[str | None, typer.Option(help="Label column of your table.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Your test data.")] = None,
-    bounds: Annotated[
-        list[str] | None, typer.Option(help="Public bounds of a column, as column=low:high.")
-    ] = None,
-    categories: Annotated[
-        list[str] | None, typer.Option(help="Public categories of a column, as column=a|b.")
-    ] = None,
-    public_columns: Annotated[
-        str | None, typer.Option(help="Columns whose bounds may be read from the data.")
-    ] = None,
-    drop: Annotated[str | None, typer.Option(help="Columns to leave out.")] = None,
-    schema: Annotated[
-        Path | None, typer.Option(help="A JSON file with label, bounds, categories, drop.")
-    ] = None,
-    image_size: Annotated[
-        str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")
-    ] = None,
-    test_fraction: Annotated[float | None, typer.Option(help="Share held out for tests.")] = None,
+    data_dir: DataDir = None,
+    allow_unverified: AllowUnverified = False,
+    label: Label = None,
+    test: Test = None,
+    bounds: Bounds = None,
+    categories: Categories = None,
+    public_columns: PublicColumns = None,
+    drop: Drop = None,
+    schema: Schema = None,
+    image_size: ImageSize = None,
+    test_fraction: TestFraction = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
     ] = None,
@@ -114,26 +116,25 @@ def train(
     given = {name: value for name, value in given.items() if value is not None}
     if lr is not None:
         given["lr"] = None if lr == "auto" else number(lr, "--lr")
-    data_options: dict[str, Any] = {
-        "data_dir": None if data_dir is None else str(data_dir),
-        "allow_unverified": allow_unverified or None,
-        "label": label,
-        "test": None if test is None else str(test),
-        "bounds": bounds,
-        "categories": categories,
-        "public_columns": names(public_columns),
-        "drop": names(drop),
-        "schema": None if schema is None else str(schema),
-        "image_size": image_size,
-        "test_fraction": test_fraction,
-    }
-    data_options = {k: v for k, v in data_options.items() if v is not None}
+    files = data_options(
+        data_dir=data_dir,
+        allow_unverified=allow_unverified,
+        label=label,
+        test=test,
+        bounds=bounds,
+        categories=categories,
+        public_columns=public_columns,
+        drop=drop,
+        schema=schema,
+        image_size=image_size,
+        test_fraction=test_fraction,
+    )
     options = dict(pair(text) for text in option or ())
-    if resume and (given or data_options or options or recipe):
+    if resume and (given or files or options or recipe):
         raise ValueError("--resume takes its settings from the run folder; give --out alone")
     where: dict[str, Any] = {"device": device, "threads": threads, "workers": workers}
     where = {name: value for name, value in where.items() if value is not None}
-    given |= {**where, "data_options": data_options, "options": options}
+    given |= {**where, "data_options": files, "options": options}
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")

@@ -37,18 +37,19 @@ def load(
     drop: NamesOption = None,
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
-    test_fraction: float = 0.2,
+    test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
 ) -> Dataset:
     """A data set by name, or the user's own by path.
 
-    By name, `data_dir` is a folder to look in first and `allow_unverified` takes a DermaMNIST or
-    SVHN file that is not the original. By path, the other options say what the preprocessing may
-    assume without reading private values: `bounds` ("age=0:120"), `categories` ("sex=f|m"),
-    `public_columns` (those whose bounds or categories may be computed from the data, which
-    `Dataset.computed_from_data` then names), `drop`, or a `schema` file with all of these.
+    By name, `data_dir` is a folder to look in where the cache has nothing, and `allow_unverified`
+    takes a DermaMNIST or SVHN file that is not the original. By path, the other options say what
+    the preprocessing may assume without reading private values: `bounds` ("age=0:120"),
+    `categories` ("sex=f|m"), `public_columns` (those whose bounds or categories may be computed
+    from the data, which `Dataset.computed_from_data` then names), `drop`, or a `schema` file with
+    all of these.
     """
-    own = (label, test, bounds, categories, public_columns, drop, schema, image_size)
+    own = (label, test, bounds, categories, public_columns, drop, schema, image_size, test_fraction)
     if str(name_or_path) in names():
         if any(option is not None for option in own):
             raise DataError(
@@ -61,6 +62,11 @@ def load(
         raise DataError(
             f"{name_or_path} is neither a file or folder nor a known data set "
             f"({', '.join(names())})"
+        )
+    if data_dir is not None or allow_unverified:
+        raise DataError(
+            f"{name_or_path} is a path, and a folder of original files or an unverified copy is "
+            "of a data set known by name: leave out --data-dir and --allow-unverified"
         )
     options = Options(
         schema=declared(label, bounds, categories, public_columns, drop, schema),

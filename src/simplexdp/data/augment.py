@@ -13,19 +13,20 @@ AUGMENTATIONS = ("random_crop", "horizontal_flip")
 def augment(batch: torch.Tensor, names: tuple[str, ...], rng: np.random.Generator) -> torch.Tensor:
     """The batch (n, channels, height, width), each image cropped and flipped by its own draw.
 
-    random_crop pads by four pixels of zeros on each side and takes a window of the image's size,
-    uniformly among the 81; horizontal_flip mirrors with probability one half. The crop comes
-    first, whatever the order of `names`. Augment the images as stored (uint8): there zero is
-    black. The draws are independent of the pixels.
+    random_crop pads by four black pixels on each side (0 in bytes, -1 in numbers from -1 to 1) and
+    takes a window of the image's size, uniformly among the 81; horizontal_flip mirrors with
+    probability one half. The crop comes first, whatever the order of `names`. The draws are
+    independent of the pixels.
     """
-    _refuse_unknown(batch, names)
+    check(names, tuple(batch.shape[1:]))
     if not names or len(batch) == 0:
         return batch
     n, channels, height, width = batch.shape
     rows, columns = np.arange(height)[None, :], np.arange(width)[None, :]
     if "random_crop" in names:
         top, left = rng.integers(0, 2 * PADDING + 1, size=(2, n, 1))
-        batch = functional.pad(batch, (PADDING,) * 4)
+        black = -1.0 if batch.is_floating_point() else 0
+        batch = functional.pad(batch, (PADDING,) * 4, value=black)
         rows, columns = rows + top, columns + left
     if "horizontal_flip" in names:
         columns = np.where(rng.random((n, 1)) < 0.5, columns[:, ::-1], columns)
@@ -35,12 +36,13 @@ def augment(batch: torch.Tensor, names: tuple[str, ...], rng: np.random.Generato
     return batch.flatten(2).gather(2, index).view(n, channels, height, width)
 
 
-def _refuse_unknown(batch: torch.Tensor, names: tuple[str, ...]) -> None:
+def check(names: tuple[str, ...], input_shape: tuple[int, ...]) -> None:
+    """Refuse what could not be done to inputs of this shape."""
     for name in names:
         if name not in AUGMENTATIONS:
             raise ValueError(f"no augmentation {name!r}: use {' or '.join(AUGMENTATIONS)}")
-    if names and batch.dim() != 4:
+    if names and len(input_shape) != 3:
         raise ValueError(
             f"{', '.join(names)} need images (n, channels, height, width), "
-            f"not inputs of shape {tuple(batch.shape[1:])}: leave the augmentation out"
+            f"not inputs of shape {input_shape}: leave the augmentation out"
         )

@@ -21,8 +21,8 @@ from simplexdp.data.sources import (
     from_download,
     from_folder,
     from_package,
-    warn,
 )
+from simplexdp.progress import warn
 
 DATA_DIR_VARIABLE = "SIMPLEXDP_DATA_DIR"
 _UNVERIFIED = "-unverified-"

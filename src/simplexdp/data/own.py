@@ -20,6 +20,7 @@ from simplexdp.data.schema import Schema
 from simplexdp.data.split import SPLIT_SEED, stratified_split
 
 MAX_CLASSES = 10_000
+TEST_FRACTION = 0.2
 Indices = NDArray[np.int64]
 
 
@@ -29,7 +30,7 @@ class Options:
 
     schema: Schema
     test: Path | None = None
-    test_fraction: float = 0.2
+    test_fraction: float | None = None
     split_seed: int = SPLIT_SEED
     image_size: int | str | tuple[int, ...] | None = None
 
@@ -62,14 +63,15 @@ def _check_classes(classes: tuple[str, ...], records: int) -> None:
 
 def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
     """Training and test indices and the sentence that says how they were chosen."""
-    if not 0.0 < options.test_fraction < 1.0:
-        raise DataError(f"the test fraction {options.test_fraction} is not between 0 and 1")
+    fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
+    if not 0.0 < fraction < 1.0:
+        raise DataError(f"the test fraction {fraction} is not between 0 and 1")
     if np.bincount(labels).min() < 2:
         raise DataError(
             "a class has a single record, so it cannot be both trained on and tested: "
             "remove it or give --test"
         )
-    held_out = max(1, round(options.test_fraction * len(labels)))
+    held_out = max(1, round(fraction * len(labels)))
     train, test = stratified_split(labels, held_out, options.split_seed)
     if len(np.unique(labels[train])) < len(np.unique(labels)):
         raise DataError(
@@ -80,6 +82,13 @@ def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
         test,
         (f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"),
     )
+
+
+def _tested_on(what: str, options: Options) -> str:
+    """The sentence for test data of its own, where there is nothing to split."""
+    if options.test_fraction is not None:
+        raise DataError(f"there is test data ({what}), so nothing is split: no --test-fraction")
+    return f"tested on {what}"
 
 
 def _dataset(
@@ -118,7 +127,7 @@ def load_table(path: Path, options: Options) -> Dataset:
     else:
         test_path = options.test
         train_table, test_table = table, tables.read_table(test_path)
-        how = f"tested on {test_path.name}"
+        how = _tested_on(test_path.name, options)
         train_labels = labels
         test_labels = encode_labels(
             tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
@@ -173,7 +182,7 @@ def load_images(path: Path, options: Options) -> Dataset:
         Split(inputs, labels),
         Split(test_inputs, test_labels),
         classes,
-        f"tested on {test_root.name}",
+        _tested_on(test_root.name, options),
         computed,
     )
 
@@ -191,7 +200,7 @@ def load_npz(path: Path, options: Options) -> Dataset:
         test_inputs, test_texts = arrays.read_pair(source, *names)
         train_inputs, train_labels = inputs, labels
         test_labels = encode_labels(test_texts, classes, source.name)
-        how = f"tested on {names[0]} of {source.name}"
+        how = _tested_on(f"{names[0]} of {source.name}", options)
     else:
         train, test, how = _split(labels, options)
         train_inputs, train_labels = inputs[train], labels[train]
@@ -209,8 +218,23 @@ def load_npz(path: Path, options: Options) -> Dataset:
     )
 
 
+def _check_used(path: Path, options: Options) -> None:
+    """Refuse what would have no effect on data of this kind: somebody relies on it."""
+    schema, unused = options.schema, []
+    if path.is_dir():
+        unused += ["a label, bounds, categories, public or dropped columns"] * (schema != Schema())
+    elif options.image_size is not None:
+        unused.append("an image size")
+    if path.suffix == ".npz" and (schema.label or schema.categories or schema.drop):
+        unused.append("a label, categories or dropped columns")
+    if unused:
+        kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
+        raise DataError(f"{path.name} is {kind}, which has no use for {' and '.join(unused)}")
+
+
 def load_path(path: Path, options: Options) -> Dataset:
     """The user's own data, by what the path is."""
+    _check_used(path, options)
     if options.test is not None and not options.test.exists():
         raise DataError(f"the test data {options.test} does not exist")
     if path.is_dir():

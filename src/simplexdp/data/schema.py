@@ -86,7 +86,7 @@ def parse_bounds(option: BoundsOption) -> dict[str, Bounds]:
 
 
 def _pair(name: str, pair: Sequence[float]) -> Sequence[float]:
-    if len(pair) != 2:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise DataError(f"the bounds of {name} need two numbers, lo and hi")
     return pair
 
@@ -96,6 +96,9 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
     if option is None:
         return {}
     if isinstance(option, Mapping):
+        for name, values in option.items():
+            if not isinstance(values, list | tuple):
+                raise DataError(f"the categories of {name} need a list, such as ['f', 'm']")
         found = {name: tuple(str(v) for v in values) for name, values in option.items()}
     else:
         found = {}

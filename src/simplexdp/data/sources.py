@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +44,6 @@ class Refused(DataError):
 
 class Unavailable(DataError):
     """A source that cannot be used here: no network, no client, no such file."""
-
-
-def warn(message: str) -> None:
-    """One line on standard error; standard output belongs to results."""
-    print(f"simplexdp: {message}", file=sys.stderr)
 
 
 def _candidates(folder: Path, name: str) -> list[Path]:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import files
 from ..settings import Settings
 from . import records
-from .sweep import Busy, DiskFull, Swept, Work, bar, is_disk_full, loader, one_line, train
+from .sweep import Busy, DiskFull, Swept, Work, bar, loader, one_line, train
 
 RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -93,7 +94,7 @@ def _sweep(
                         swept.elsewhere.append(work.label)
                     else:
                         swept.failed[work.label] = one_line(cause)
-                        full = full or is_disk_full(cause)
+                        full = full or files.is_disk_full(cause)
             if full:  # what is ready was filed; the rest goes on from its folders another time
                 raise DiskFull
     for left, work in waiting.items():

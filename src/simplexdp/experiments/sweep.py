@@ -9,7 +9,6 @@ most what came after its last checkpoint.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import fcntl
 import shutil
 import signal
@@ -71,11 +70,6 @@ class DiskFull(OSError):
             "the disk is full; make room and give the same command again, "
             "every finished run is kept"
         )
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Whether there is no room left, on the disk or in the person's share of it."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def work_of(
@@ -160,7 +154,7 @@ def sweep(
             except Busy:
                 swept.elsewhere.append(work.label)
             except Exception as error:  # one failed run is reported and does not stop the rest
-                if is_disk_full(error):
+                if files.is_disk_full(error):
                     raise DiskFull from error
                 swept.failed[work.label] = one_line(error)
             advance(seconds, "")

@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ def read(key: str, rows: int) -> Array | None:
         return None
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError:
-        return None  # damaged from outside: it is computed again and replaced
+    except (ValueError, EOFError):
+        return None  # damaged, or empty after a loss of power: it is computed again and replaced
     return stored if stored.ndim == 2 and len(stored) == rows else None
 
 
@@ -54,8 +55,9 @@ def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
     base = folder()
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in base.glob(".*.npy"):  # by a process that was killed; a living one writes on
-        if time.time() - left.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
-            left.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process has just finished it
+            if time.time() - left.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                left.unlink()
     handle, name = tempfile.mkstemp(dir=base, prefix=f".{key}.", suffix=".npy")
     os.close(handle)
     try:

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import torch
 
 from .. import data, distributed, runs
+from ..data.augment import check as check_augmentation
 from ..ledger import Ledger
 from ..settings import Settings
-from .outcome import Outcome, finite, refuse_unused
+from .outcome import Outcome, finite, has_pixels, refuse_unused
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
 
@@ -74,12 +75,14 @@ def run(
     check_used(settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
+    asked = settings
     settings = dataclasses.replace(settings, device=distributed.local_device(settings.device))
     _check_device(settings.device)
     if dataset is None:
         dataset = data.load(settings.data, **settings.data_options)
+    check_augmentation(settings.augment, dataset.input_shape)
     with distributed.group(settings.device):
-        return _run(settings, out, resume, show_progress, dataset, ledger)
+        return _run(settings, asked, out, resume, show_progress, dataset, ledger)
 
 
 def check_used(settings: Settings) -> None:
@@ -99,6 +102,7 @@ def _check_device(device: str) -> None:
 
 def _run(
     settings: Settings,
+    asked: Settings,
     out: Path | None,
     resume: bool,
     show_progress: bool,
@@ -120,7 +124,7 @@ def _run(
             raise ValueError(f"{out} is finished; there is nothing to resume")
         folder.check_begun_as(settings)
     elif distributed.is_first() or out is None:
-        folder = runs.RunFolder.create(out or runs.fresh_path(settings), settings)
+        folder = runs.RunFolder.create(out or runs.fresh_path(settings), asked)
     else:
         folder = runs.RunFolder(out)  # the first process makes it
     # Without its checkpoint a run begins anew with another seed, and is counted anew.
@@ -137,7 +141,14 @@ def _run(
         raise
     if distributed.is_first():
         folder.save_model(outcome.model)
-        folder.save_outcome(summary(settings, outcome, folder))
+        folder.save_outcome(
+            summary(settings, outcome, folder),
+            {
+                "shape": list(dataset.input_shape),
+                "pixels": has_pixels(dataset),
+                "class_names": list(dataset.class_names),
+            },
+        )
         folder.save_statement(outcome.statement)
         folder.forget_seed()
     return outcome, folder

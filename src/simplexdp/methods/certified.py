@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,7 +21,14 @@ from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from . import linear, linear_rule
-from .outcome import REFUSAL_TELLS, Outcome, refuse_not_finite, refuse_options, reserve
+from .outcome import (
+    REFUSAL_TELLS,
+    Outcome,
+    has_pixels,
+    refuse_not_finite,
+    refuse_options,
+    reserve,
+)
 
 OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
 RULE_NOTE = (
@@ -50,17 +56,6 @@ class FeatureLinear(nn.Module):
         return logits
 
 
-def build_model(name: str, dataset: data.Dataset) -> FeatureLinear:
-    """An untrained model of this feature map, into which a run's weights can be loaded."""
-    feature_map = features.build(name, dataset.input_shape)
-    return FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
-
-
-def has_pixels(dataset: data.Dataset) -> bool:
-    """Whether inputs are stored as uint8, which ``data.to_model_input`` scales."""
-    return dataset.train.inputs.dtype == np.uint8
-
-
 def train(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
@@ -69,8 +64,8 @@ def train(
     options = checked_options(settings)
     refuse_not_finite(dataset)
     name = str(options.pop("features", "auto"))
-    model = build_model(name, dataset)
-    feature_map = model.feature_map
+    feature_map = features.build(name, dataset.input_shape)
+    model = FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
     shape = (feature_map.channels, feature_map.positions)
     rule = linear_rule.choose(
         len(dataset.train.labels),
@@ -81,11 +76,12 @@ def train(
         **options,
     )
     cost = linear.spending(settings.epsilon, settings.delta, rule)
-    rows = features.compute(dataset.train.inputs, feature_map)
-    test = features.compute(dataset.test.inputs, feature_map)
+    keep = run is not None  # the thousand small trainings of an audit leave nothing behind
+    rows = features.compute(dataset.train.inputs, feature_map, keep)
+    test = features.compute(dataset.test.inputs, feature_map, keep)
     held_out = None
     if dataset.validation is not None:
-        held_out = features.compute(dataset.validation.inputs, feature_map)
+        held_out = features.compute(dataset.validation.inputs, feature_map, keep)
     featured = time.monotonic()
     linear.check(rows, dataset.train.labels, dataset.classes, shape, rule)
     # One Gaussian release of the whole μ: the multiplier of a single step is 1/μ.

@@ -27,7 +27,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
 from opacus.accountants import PRVAccountant
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
@@ -38,17 +37,33 @@ from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
-from .outcome import REFUSAL_TELLS, Outcome, model_for, refuse_options, reserve, seed_of, steps_of
-
-OPTIONS = (
-    "clip",
-    "noise_multiplier",
-    "rescale_to_unit_norm",
-    "augmentation_multiplicity",
-    "weight_average",
-    "microbatch",
-    "replace_batch_norm",
+from .outcome import (
+    REFUSAL_TELLS,
+    Outcome,
+    has_pixels,
+    model_for,
+    refuse_options,
+    reserve,
+    seed_of,
+    steps_of,
 )
+
+DEFAULTS: dict[str, Any] = {
+    "clip": 1.0,
+    "noise_multiplier": None,  # calibrated to the budget
+    "rescale_to_unit_norm": False,
+    "augmentation_multiplicity": 1,
+    "weight_average": 0.0,
+    "microbatch": None,  # by the model's size
+    "replace_batch_norm": False,
+}
+NUMBERS: dict[str, Any] = {
+    "clip": int | float,
+    "noise_multiplier": int | float,
+    "augmentation_multiplicity": int,
+    "weight_average": int | float,
+    "microbatch": int,
+}
 EPOCHS = 20
 # Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
@@ -139,7 +154,7 @@ def train(
     check_separate(model, dataset.input_shape)
     noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
     recipe = recipe_of(settings, options, noise_multiplier, batch_size, model)
-    recipe = replace(recipe, pixels=dataset.train.inputs.dtype == np.uint8)
+    recipe = replace(recipe, pixels=has_pixels(dataset))
     lr = settings.lr or default_rate(settings.optimizer, recipe)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
     hooked = with_gradients_by_record(model, dataset.input_shape, dataset.classes)
@@ -201,27 +216,25 @@ def train(
 
 def checked_options(settings: Settings) -> dict[str, Any]:
     """The method's own options with their defaults, refused where they make no sense."""
-    refuse_options(settings, OPTIONS)
-    options: dict[str, Any] = {
-        "clip": 1.0,
-        "noise_multiplier": None,
-        "rescale_to_unit_norm": False,
-        "augmentation_multiplicity": 1,
-        "weight_average": 0.0,
-        "microbatch": None,
-        "replace_batch_norm": False,
-        **settings.options,
-    }
+    refuse_options(settings, tuple(DEFAULTS))
+    options: dict[str, Any] = {**DEFAULTS, **settings.options}
     for name in ("rescale_to_unit_norm", "replace_batch_norm"):
         if not isinstance(options[name], bool):
             raise ValueError(f"the option {name} is {options[name]!r}; give true or false")
-    if not (float(options["clip"]) > 0 and math.isfinite(float(options["clip"]))):
+    for name, kind in NUMBERS.items():
+        value = options[name]
+        if value is None and DEFAULTS[name] is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, kind):
+            what = "a whole number" if kind is int else "a number"
+            raise ValueError(f"the option {name} is {value!r}; give {what}")
+    if not 0 < options["clip"] < math.inf:
         raise ValueError(f"the clip is {options['clip']}; it must be positive")
-    if int(options["augmentation_multiplicity"]) < 1:
+    if options["augmentation_multiplicity"] < 1:
         raise ValueError("augmentation_multiplicity must be at least 1")
-    if int(options["augmentation_multiplicity"]) > 1 and not settings.augment:
+    if options["augmentation_multiplicity"] > 1 and not settings.augment:
         raise ValueError("augmentation_multiplicity needs augmentations; give --augment")
-    if not 0 <= float(options["weight_average"]) < 1:
+    if not 0 <= options["weight_average"] < 1:
         raise ValueError("weight_average must lie in [0, 1), such as 0.999")
     return options
 

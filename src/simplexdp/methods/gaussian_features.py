@@ -32,11 +32,12 @@ from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
-from .certified import FeatureLinear, has_pixels, noise_bits
+from .certified import FeatureLinear, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
 from .outcome import (
     REFUSAL_TELLS,
     Outcome,
+    has_pixels,
     refuse_not_finite,
     refuse_options,
     refuse_unused,
@@ -147,10 +148,13 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     sigma = SENSITIVITY[relation] / mu
     feature_map = features.build(str(options.get("features", "auto")), dataset.input_shape)
     basis = projection(feature_map.width, dimensions)
-    rows = features.compute(dataset.train.inputs, feature_map)
-    test = features.compute(dataset.test.inputs, feature_map)
+    keep = run is not None
+    rows = features.compute(dataset.train.inputs, feature_map, keep)
+    test = features.compute(dataset.test.inputs, feature_map, keep)
     validation = dataset.validation
-    held_out = None if validation is None else features.compute(validation.inputs, feature_map)
+    held_out = (
+        None if validation is None else features.compute(validation.inputs, feature_map, keep)
+    )
     event = ledger.gaussian(sigma / SENSITIVITY[relation])
     reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
     released = noised(rows, basis, clip, sigma, noise_bits(settings.seed))
@@ -163,7 +167,8 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     )
     model = ProjectedLinear(feature_map, basis, dataset.classes, has_pixels(dataset))
     with torch.no_grad():
-        model.linear.weight.copy_(torch.from_numpy(weights.T))
+        # Rows were shortened to the clip where it is below 1, and the model's are of norm 1.
+        model.linear.weight.copy_(torch.from_numpy(weights.T * min(1.0, clip)))
         model.linear.bias.copy_(torch.from_numpy(bias))
 
     def accuracy(rows: NDArray[Any], labels: NDArray[np.int64]) -> float:
@@ -172,18 +177,30 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
         return float((np.concatenate(found) == labels).mean())
 
     mu = SENSITIVITY[relation] / sigma
+    statement = _statement(settings, dataset, feature_map, relation, mu, sigma, clip)
+    reached = accuracy(test, dataset.test.labels)
+    seconds = time.monotonic() - began
+    if run is not None:
+        run.append_metrics(
+            {
+                "step": 1,
+                "test_accuracy": reached,
+                "epsilon": statement.epsilon,
+                "seconds": round(seconds, 3),
+            }
+        )
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+{basis.shape[1]}+linear",
-        statement=_statement(settings, dataset, feature_map, relation, mu, sigma, clip),
-        accuracy=accuracy(test, dataset.test.labels),
+        statement=statement,
+        accuracy=reached,
         validation_accuracy=(
             None
             if validation is None or held_out is None
             else accuracy(held_out, validation.labels)
         ),
         steps=1,
-        seconds=time.monotonic() - began,
+        seconds=seconds,
         chosen={
             "noise_multiplier": sigma,
             "mu": mu,

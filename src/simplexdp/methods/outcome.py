@@ -86,6 +86,11 @@ def model_for(
     return name, model
 
 
+def has_pixels(dataset: data.Dataset) -> bool:
+    """Whether inputs are stored as uint8, which `data.to_model_input` scales."""
+    return dataset.train.inputs.dtype == np.uint8
+
+
 def is_separate(name: str, model: nn.Module, input_shape: tuple[int, ...]) -> bool | None:
     """Whether a record's output depends on that record alone: seen not to, or known of our own.
 

@@ -74,7 +74,8 @@ def train_below(
     seed = seed_of(settings, run)
     name, model = model_for(settings, dataset, seed)
     separate = is_separate(name, model, dataset.input_shape)
-    layer = layer_above(model, settings.options.get("layer"))
+    below = settings.options.get("layer")  # the command line reads a name of digits as a number
+    layer = layer_above(model, None if below is None else str(below))
     sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     lr = settings.lr or LEARNING_RATE
     optimizer = training.make_optimizer(settings.optimizer, model, lr)

@@ -56,15 +56,15 @@ def _accuracy(series: Sequence[dict[str, Any]], split: str) -> Any:
 
     figure, axes = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
     finite = sorted({p["epsilon"] for s in series for p in s["points"] if p["epsilon"]})
+    infinite = finite[-1] * INFINITE if finite else 1.0  # where training without privacy stands
     seen: dict[str, int] = {}
     for one in series:
         published = one["source"] == "published"
         kind = one["method"] + one["source"]
         seen[kind] = seen.get(kind, -1) + 1
-        _draw(axes, one, published, MARKERS[seen[kind] % 4], finite[-1] * INFINITE)
+        _draw(axes, one, published, MARKERS[seen[kind] % 4], infinite)
     axes.set_xscale("log")
-    ticks = [*finite, finite[-1] * INFINITE]
-    axes.set_xticks(ticks, [*(f"{e:g}" for e in finite), "∞"])
+    axes.set_xticks([*finite, infinite], [*(f"{e:g}" for e in finite), "∞"])
     axes.minorticks_off()
     axes.set_xlabel("budget ε")
     axes.set_ylabel(f"{split} accuracy, %")

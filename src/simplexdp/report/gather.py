@@ -17,7 +17,11 @@ from ..settings import Settings
 
 Record = Mapping[str, Any]
 # Runs of these vary something else than method and budget; they have figures of their own.
-STUDIES = ("learning-rate", "sampling-rate", "adam", "svhn-part")
+STUDIES = (
+    *("learning-rate", "sampling-rate", "adam", "svhn-part"),
+    *("cifar10-learning-rate", "cifar10-sampling-rate", "cifar10-adam"),
+)
+PAPERS_RATES = "cifar10-learning-rate"  # where it was run, nothing stands in its place
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "at most the draws, not the weights"
 COVERS_WEIGHTS = "the released weights"
@@ -190,10 +194,13 @@ def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
         }
         for curve in figure["curves"]
     ]
+    own = {group.experiment for group in found}
+    study = grid.experiment(PAPERS_RATES if PAPERS_RATES in own else "learning-rate")
     ours: dict[float, dict[str, Any]] = {}
     for group in found:
         # κ depends on the steps, so that a shorter run belongs to another curve.
-        if group.experiment != "learning-rate" or group.settings.steps != grid.STUDY_STEPS:
+        usual = group.settings.steps == study.cells[0].settings.steps
+        if group.experiment != study.name or not usual:
             continue
         alpha, run = group.settings.alpha, group.runs[0]
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, run["r"], alpha))
@@ -205,7 +212,7 @@ def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
     return {
         "published": published,
         "ours": [ours[alpha] for alpha in sorted(ours)],
-        "note": " ".join(grid.IN_PLACE),
+        "notes": list(study.notes),
     }
 
 
@@ -244,7 +251,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
     for path in sorted((results / "audit").glob("*.json")):
         content = files.read_json(path)
         if isinstance(content, dict) and of_other_version(content, path) is None:
-            (tables if "rows" in content else single).append(content)
+            (tables if "rows" in content else single).extend(content.get("audits", [content]))
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for content in tables:
         for row in content["rows"]:
@@ -293,9 +300,13 @@ def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
 
 
 def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
-    """Why a measurement is left out: it says that another version of the package made it."""
-    made_by = content.get("version", version())
-    return None if made_by == version() else f"{path}: of version {made_by}, left out"
+    """Why a measurement is left out: it does not say that this version of the package made it."""
+    made_by = content.get("version")
+    if made_by == version():
+        return None
+    return (
+        f"{path}: {'without a version' if made_by is None else f'of version {made_by}'}, left out"
+    )
 
 
 def accountants(results: Path) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ const drawLearningRate = (state) => {
     box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 300, most: 100, xLabel: side === "left" ? "learning rate γ" : "effective learning rate γ·κ", yLabel: "test accuracy, %", label: `accuracy over the ${side === "left" ? "" : "effective "}learning rate` }));
     if (side === "left") at("learning-rate-legend").replaceChildren(...series.map((s, i) => legendEntry(s, `α = ${curves[i].alpha}`)));
   }
-  at("learning-rate-note").textContent = state.figure === "ours" ? found.note : "As published: CIFAR10, ResNet-18, 10 runs a point.";
+  at("learning-rate-note").textContent = state.figure === "ours" ? found.notes.join(" ") : "As published: CIFAR10, ResNet-18, 10 runs a point.";
 };
 
 const tableOf = (heads, rows) => {

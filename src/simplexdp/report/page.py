@@ -60,7 +60,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
         "methods": gather.methods_side_by_side(found),
         "covers": tables.covers(results).to_json(),
         "audits": gather.audits(results),
-        "pictures": _pictures(pictures),
+        "pictures": _pictures(results, pictures),
         "asymptotics": [dict(row) for row in computed.compute("asymptotics").rows],
         "tables": [_shown(table) for table in _tables(results, found)],
         "left_out": list(left_out),
@@ -91,7 +91,7 @@ def _tables(results: Path, found: list[gather.Group]) -> list[Table]:
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
         title = "ε by five accountants at the paper's r"
         made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
-    made += [tables.study(name, found) for name in ("sampling-rate", "adam", "svhn-part")]
+    made += [tables.study(name, found) for name in gather.STUDIES if "learning" not in name]
     made.append(tables.cost(results))
     return [table for table in made if table.rows]
 
@@ -105,11 +105,11 @@ def _shown(table: Table) -> dict[str, Any]:
     }
 
 
-def _pictures(folder: Path | None) -> list[dict[str, str]]:
-    """PNG pictures of a folder, embedded; a file name is its caption."""
+def _pictures(results: Path, folder: Path | None) -> list[dict[str, str]]:
+    """The folder's PNG pictures, embedded, or those of the results; a file name is a caption."""
     if folder is None:
-        return []
-    if not folder.is_dir():
+        folder = results / "audit" / "pictures"
+    elif not folder.is_dir():
         raise ValueError(f"there is no folder of pictures {folder}; name it with --pictures")
     return [
         {

@@ -25,7 +25,8 @@ MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", 
 HEADS = {
     "learning-rate": "the paper, CIFAR10",
     "sampling-rate": "the paper, CIFAR10, lr 0.1",
-    "adam": "the paper, CIFAR10, SGD at lr 0.1",
+    "adam": "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)",
+    "cifar10-sampling-rate": "the paper, lr 0.1",
     "certified": "best DP-SGD in the paper",
 }
 LATE = 5  # evaluations, where a run has four times as many
@@ -253,9 +254,10 @@ def peers(results: Path) -> Table:
 def collapse(results: Path) -> Table:
     """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
     found, _ = gather.load(results)
+    figure = gather.learning_rates(found)
     points = [
         (rate * curve["kappa"], curve["alpha"], rate, accuracy)
-        for curve in gather.learning_rates(found)["ours"]
+        for curve in figure["ours"]
         for rate, accuracy in curve["points"]
     ]
     rows: list[dict[str, Value]] = [
@@ -269,7 +271,7 @@ def collapse(results: Path) -> Table:
         Column("ours", "test accuracy, %"),
     )
     title = "Learning rates by their effect"
-    return Table("collapse", title, columns, tuple(rows), grid.IN_PLACE)
+    return Table("collapse", title, columns, tuple(rows), tuple(figure["notes"]))
 
 
 def accountants(results: Path) -> Table:

@@ -1,0 +1,118 @@
+"""`simplexdp compare`: several methods on one data set at one budget."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import files
+from ..ledger import Ledger, default_path
+from ..settings import Settings
+from .inputs import (
+    AllowUnverified,
+    Bounds,
+    Categories,
+    Data,
+    DataDir,
+    Drop,
+    ImageSize,
+    Label,
+    PublicColumns,
+    Schema,
+    Test,
+    TestFraction,
+    data_options,
+)
+from .shell import Delta, Epsilon, Json, Quiet, app, emit, names
+
+
+@app.command()
+def compare(
+    data: Data = "digits",
+    method: Annotated[
+        str | None, typer.Option("--methods", help="Comma-separated; all of them unless given.")
+    ] = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-5,
+    seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 3,
+    steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Expected records in a batch.")] = None,
+    model: Annotated[str | None, typer.Option(help="A model's name.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
+    ] = None,
+    data_dir: DataDir = None,
+    allow_unverified: AllowUnverified = False,
+    label: Label = None,
+    test: Test = None,
+    bounds: Bounds = None,
+    categories: Categories = None,
+    public_columns: PublicColumns = None,
+    drop: Drop = None,
+    schema: Schema = None,
+    image_size: ImageSize = None,
+    test_fraction: TestFraction = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs and comparison.json.")
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger that counts the runs.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file.")] = None,
+    with_audit: Annotated[
+        bool, typer.Option("--audit", help="Attack every method too, with canaries.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Several methods on one data set at one budget, side by side."""
+    from .. import compare as comparison
+
+    settings = Settings(
+        data=data,
+        epsilon=epsilon,
+        delta=delta,
+        steps=steps,
+        batch_size=batch_size,
+        model=model,
+        seed=seed,
+        data_options=data_options(
+            data_dir=data_dir,
+            allow_unverified=allow_unverified,
+            label=label,
+            test=test,
+            bounds=bounds,
+            categories=categories,
+            public_columns=public_columns,
+            drop=drop,
+            schema=schema,
+            image_size=image_size,
+            test_fraction=test_fraction,
+        ),
+    )
+    out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"
+    if out.exists():
+        raise ValueError(f"{out} exists; choose another folder with --out")
+    if plot is not None:
+        comparison.check_picture(plot)
+    rows = comparison.compare(
+        settings,
+        out,
+        names(method) or comparison.DEFAULT_METHODS,
+        seeds,
+        show_progress=not quiet,
+        ledger=Ledger(ledger or default_path()),
+    )
+    record: dict[str, Any] = {**comparison.to_json(settings, rows), "audits": {}}
+    files.write_json(out / "comparison.json", record)  # whatever comes after it
+    if plot is not None:
+        comparison.plot(plot, settings, rows)
+    if with_audit:
+        record["audits"] = comparison.audit(settings, rows, show_progress=not quiet)
+        files.write_json(out / "comparison.json", record)
+    note = f"\n\nThe runs with their statements: {out}"
+    if seed is not None:
+        note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."
+    text = comparison.to_text(rows, record["audits"]) + note
+    emit({**record, "runs": str(out)}, as_json, text)

@@ -1,0 +1,41 @@
+"""Files are whole or not there, and no more open than the person's umask allows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from simplexdp import files
+
+
+@pytest.mark.parametrize(
+    ("umask", "asked", "wanted"),
+    [(0o077, 0o666, 0o600), (0o022, 0o666, 0o644), (0o000, 0o600, 0o600)],
+)
+def test_the_umask_holds(tmp_path: Path, umask: int, asked: int, wanted: int) -> None:
+    before = os.umask(umask)
+    try:
+        files.write_atomically(tmp_path / "f", b"x", asked)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == wanted
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_atomically(tmp_path / "f", b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as found:
+        files.write_atomically(tmp_path / "f", b"new")
+    assert files.is_disk_full(found.value)
+    assert not files.is_disk_full(FileNotFoundError(errno.ENOENT, "no such file"))
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("f", b"old")]
