@@ -18,6 +18,10 @@ import torch
 from simplexdp import data
 
 torch.set_num_threads(1)
+# Features are computed by the code as it is; only the tests of the real sets look into the cache
+# of the person who runs them.
+os.environ.setdefault("SIMPLEXDP_REAL_CACHE", os.environ.get("SIMPLEXDP_CACHE", ""))
+os.environ["SIMPLEXDP_CACHE"] = tempfile.mkdtemp()
 # No test writes into the ledger of the person who runs it.
 os.environ["SIMPLEXDP_LEDGER"] = str(Path(tempfile.mkdtemp()) / "ledger.jsonl")
 

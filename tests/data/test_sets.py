@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,14 @@ COUNTS = {
     "svhn": (73_257, 26_032, None),
     "dermamnist": (7_007, 2_005, 1_003),
 }
+
+
+@pytest.fixture(autouse=True)
+def real_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.environ["SIMPLEXDP_REAL_CACHE"]:
+        monkeypatch.setenv("SIMPLEXDP_CACHE", os.environ["SIMPLEXDP_REAL_CACHE"])
+    else:
+        monkeypatch.delenv("SIMPLEXDP_CACHE")
 
 
 def present(name: str) -> data.Dataset:
