@@ -8,25 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from ..settings import DEFAULTS, Settings
-from .inputs import (
-    AllowUnverified,
-    Bounds,
-    Categories,
-    DataDir,
-    Drop,
-    ImageSize,
-    Label,
-    PublicColumns,
-    Schema,
-    Test,
-    TestFraction,
-    data_options,
-)
+from .inputs import Data, with_data_options
 from .shell import Json, Quiet, app, emit
 
 
 @app.command()
+@with_data_options
 def audit(
+    files: dict[str, Any],
     attack: Annotated[
         str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
     ] = None,
@@ -38,10 +27,7 @@ def audit(
             "trains its whole schedule, membership halves of it, canary a few steps."
         ),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(help="A data set's name, or a path to your own; digits unless given."),
-    ] = None,
+    data: Data = None,
     epsilon: Annotated[float | None, typer.Option(help="The claimed ε; 1 unless given.")] = None,
     delta: Annotated[float | None, typer.Option(help="The claimed δ; 1e-5 unless given.")] = None,
     trials: Annotated[
@@ -56,17 +42,6 @@ def audit(
         typer.Option(help="Canaries: a pair of inputs, or one that is in or out (in-out)."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the audit itself.")] = 0,
-    data_dir: DataDir = None,
-    allow_unverified: AllowUnverified = False,
-    label: Label = None,
-    test: Test = None,
-    bounds: Bounds = None,
-    categories: Categories = None,
-    public_columns: PublicColumns = None,
-    drop: Drop = None,
-    schema: Schema = None,
-    image_size: ImageSize = None,
-    test_fraction: TestFraction = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results and pictures.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -74,19 +49,6 @@ def audit(
     """Attack what was trained; with no arguments: every method on the digits."""
     from .. import audit as audits
 
-    files = data_options(
-        data_dir=data_dir,
-        allow_unverified=allow_unverified,
-        label=label,
-        test=test,
-        bounds=bounds,
-        categories=categories,
-        public_columns=public_columns,
-        drop=drop,
-        schema=schema,
-        image_size=image_size,
-        test_fraction=test_fraction,
-    )
     of_a_run = {"--data": data, "--method": method, "--epsilon": epsilon, "--delta": delta}
     if run is not None:
         _refuse({**of_a_run, "options of the data": files or None}, "the run has its own")

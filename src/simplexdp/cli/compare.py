@@ -8,30 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import files
+from ..files import write_json
 from ..ledger import Ledger, default_path
-from ..settings import Settings
-from .inputs import (
-    AllowUnverified,
-    Bounds,
-    Categories,
-    Data,
-    DataDir,
-    Drop,
-    ImageSize,
-    Label,
-    PublicColumns,
-    Schema,
-    Test,
-    TestFraction,
-    data_options,
-)
+from ..settings import DEFAULTS, Settings
+from .inputs import Data, with_data_options
 from .shell import Delta, Epsilon, Json, Quiet, app, emit, names
 
 
 @app.command()
+@with_data_options
 def compare(
-    data: Data = "digits",
+    files: dict[str, Any],
+    data: Data = None,
     method: Annotated[
         str | None, typer.Option("--methods", help="Comma-separated; all of them unless given.")
     ] = None,
@@ -44,17 +32,6 @@ def compare(
     seed: Annotated[
         int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
     ] = None,
-    data_dir: DataDir = None,
-    allow_unverified: AllowUnverified = False,
-    label: Label = None,
-    test: Test = None,
-    bounds: Bounds = None,
-    categories: Categories = None,
-    public_columns: PublicColumns = None,
-    drop: Drop = None,
-    schema: Schema = None,
-    image_size: ImageSize = None,
-    test_fraction: TestFraction = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and comparison.json.")
     ] = None,
@@ -70,26 +47,14 @@ def compare(
     from .. import compare as comparison
 
     settings = Settings(
-        data=data,
+        data=data or DEFAULTS.data,
         epsilon=epsilon,
         delta=delta,
         steps=steps,
         batch_size=batch_size,
         model=model,
         seed=seed,
-        data_options=data_options(
-            data_dir=data_dir,
-            allow_unverified=allow_unverified,
-            label=label,
-            test=test,
-            bounds=bounds,
-            categories=categories,
-            public_columns=public_columns,
-            drop=drop,
-            schema=schema,
-            image_size=image_size,
-            test_fraction=test_fraction,
-        ),
+        data_options=files,
     )
     out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"
     if out.exists():
@@ -105,12 +70,12 @@ def compare(
         ledger=Ledger(ledger or default_path()),
     )
     record: dict[str, Any] = {**comparison.to_json(settings, rows), "audits": {}}
-    files.write_json(out / "comparison.json", record)  # whatever comes after it
+    write_json(out / "comparison.json", record)  # whatever comes after it
     if plot is not None:
         comparison.plot(plot, settings, rows)
     if with_audit:
         record["audits"] = comparison.audit(settings, rows, show_progress=not quiet)
-        files.write_json(out / "comparison.json", record)
+        write_json(out / "comparison.json", record)
     note = f"\n\nThe runs with their statements: {out}"
     if seed is not None:
         note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."

@@ -11,29 +11,15 @@ import typer
 from ..accounting import ACCOUNTANTS
 from ..ledger import Ledger, default_path
 from ..settings import Settings
-from .inputs import (
-    AllowUnverified,
-    Bounds,
-    Categories,
-    DataDir,
-    Drop,
-    ImageSize,
-    Label,
-    PublicColumns,
-    Schema,
-    Test,
-    TestFraction,
-    data_options,
-)
+from .inputs import Data, with_data_options
 from .shell import Json, Quiet, app, emit, names, number, pair
 
 
 @app.command()
+@with_data_options
 def train(
-    data: Annotated[
-        str | None,
-        typer.Option(help="A data set's name, or a path to your own; digits unless given."),
-    ] = None,
+    files: dict[str, Any],
+    data: Data = None,
     method: Annotated[
         str | None, typer.Option(help="dirichlet, dpsgd, certified, gaussian-features or plain.")
     ] = None,
@@ -76,17 +62,6 @@ def train(
     option: Annotated[
         list[str] | None, typer.Option(help="A setting of the method's own, as name=value.")
     ] = None,
-    data_dir: DataDir = None,
-    allow_unverified: AllowUnverified = False,
-    label: Label = None,
-    test: Test = None,
-    bounds: Bounds = None,
-    categories: Categories = None,
-    public_columns: PublicColumns = None,
-    drop: Drop = None,
-    schema: Schema = None,
-    image_size: ImageSize = None,
-    test_fraction: TestFraction = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
     ] = None,
@@ -116,19 +91,6 @@ def train(
     given = {name: value for name, value in given.items() if value is not None}
     if lr is not None:
         given["lr"] = None if lr == "auto" else number(lr, "--lr")
-    files = data_options(
-        data_dir=data_dir,
-        allow_unverified=allow_unverified,
-        label=label,
-        test=test,
-        bounds=bounds,
-        categories=categories,
-        public_columns=public_columns,
-        drop=drop,
-        schema=schema,
-        image_size=image_size,
-        test_fraction=test_fraction,
-    )
     options = dict(pair(text) for text in option or ())
     if resume and (given or files or options or recipe):
         raise ValueError("--resume takes its settings from the run folder; give --out alone")
