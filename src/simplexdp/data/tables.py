@@ -66,8 +66,9 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
     """The public labels as text."""
     if label not in table.column_names:
         raise DataError(
-            f"{path.name} has no column {label!r} for --label; "
-            f"it has {', '.join(table.column_names[:12])}"
+            # Without a header the first record stands in its place: its values are not shown.
+            f"{path.name} has {len(table.column_names)} columns, none called {label!r} (--label); "
+            "the first line must name the columns"
         )
     return _texts(table.column(label), label)
 
