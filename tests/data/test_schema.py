@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,3 +63,16 @@ def test_scaling_clips_and_maps_the_bounds_to_minus_one_and_one() -> None:
 def test_constant_public_columns_do_not_divide_by_zero() -> None:
     low, high = schema.data_bounds(np.full(3, 7.0))
     assert schema.scale(np.full(3, 7.0), low, high).tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("given", [5, (0, 16), {"age": 5}, {"age": "0:1"}])
+def test_bounds_of_another_type_are_refused_in_one_line(given: Any) -> None:
+    with pytest.raises(ValueError, match="bounds"):
+        schema.parse_bounds(given)
+
+
+def test_categories_in_one_text_are_not_taken_for_letters(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"columns": {"sex": {"categories": "f|m"}}}))
+    with pytest.raises(ValueError, match="the categories of sex need a list"):
+        schema.read_schema(path)

@@ -133,7 +133,9 @@ def test_a_clip_below_the_rows_changes_nothing_but_the_scale(tmp_path: Path) -> 
         ({"options": {"form": "both"}}, "unknown form"),
         ({"options": {"relation": "add/remove"}}, "unknown relation"),
         ({"options": {"clip": 0.0}}, "clip"),
+        ({"options": {"clip": None}}, "the option clip is None; give a number"),
         ({"options": {"dimensions": 0}}, "dimensions"),
+        ({"options": {"dimensions": 2.5}}, "dimensions is 2.5; give a whole number"),
         ({"options": {"depth": 1}}, "does not know"),
         ({"options": {"penalty": "much"}}, "penalty"),
         ({"options": {"penalty": math.nan}}, "penalty"),
@@ -147,6 +149,8 @@ def test_a_clip_below_the_rows_changes_nothing_but_the_scale(tmp_path: Path) -> 
         ({"options": {"form": "trained", "layer": "stem"}, "model": "mlp"}, "no layer 'stem'"),
         ({"options": {"form": "trained", "features": "auto"}}, "fixed form"),
         ({"options": {"form": "trained", "clip": 0.0}}, "clip"),
+        ({"options": {"form": "trained", "clip": "wide"}}, "clip is 'wide'; give a number"),
+        ({"options": {"form": "trained", "layer": 77}, "model": "mlp"}, "no layer '77'"),
         ({"options": {"form": "trained", "clip": math.inf}}, "clip"),
     ],
 )

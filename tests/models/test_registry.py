@@ -77,6 +77,7 @@ def test_a_users_factory_is_called_with_shape_and_classes(own: str) -> None:
         ("a_users_module:NUMBER", "is not callable"),
         ("a_users_module:not_a_model", "gave a str, not a torch.nn.Module"),
         (":f", "cannot load the model ':f'"),
+        ("os:getcwd", "cannot be called as factory"),
     ],
 )
 def test_a_users_mistake_is_one_line(own: str, name: str, reason: str) -> None:

@@ -65,6 +65,8 @@ def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
 def _texts(option: Sequence[str] | str) -> list[str]:
     """Items of a text separated by commas, or of several such texts."""
     texts = [option] if isinstance(option, str) else option
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise DataError("bounds and names of columns are given as text, such as 'age=0:120'")
     return [item.strip() for text in texts for item in text.split(",") if item.strip()]
 
 

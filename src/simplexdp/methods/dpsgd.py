@@ -42,6 +42,7 @@ from .outcome import (
     Outcome,
     has_pixels,
     model_for,
+    number_of,
     refuse_options,
     reserve,
     seed_of,
@@ -57,13 +58,14 @@ DEFAULTS: dict[str, Any] = {
     "microbatch": None,  # by the model's size
     "replace_batch_norm": False,
 }
-NUMBERS: dict[str, Any] = {
-    "clip": int | float,
-    "noise_multiplier": int | float,
-    "augmentation_multiplicity": int,
-    "weight_average": int | float,
-    "microbatch": int,
+NUMBERS = {  # and whether they are whole
+    "clip": False,
+    "noise_multiplier": False,
+    "augmentation_multiplicity": True,
+    "weight_average": False,
+    "microbatch": True,
 }
+LARGEST_NOISE = 1e6  # beyond it nothing is learnt, and the accountant overflows
 EPOCHS = 20
 # Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
@@ -221,13 +223,14 @@ def checked_options(settings: Settings) -> dict[str, Any]:
     for name in ("rescale_to_unit_norm", "replace_batch_norm"):
         if not isinstance(options[name], bool):
             raise ValueError(f"the option {name} is {options[name]!r}; give true or false")
-    for name, kind in NUMBERS.items():
-        value = options[name]
-        if value is None and DEFAULTS[name] is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, kind):
-            what = "a whole number" if kind is int else "a number"
-            raise ValueError(f"the option {name} is {value!r}; give {what}")
+    for name, whole in NUMBERS.items():
+        if options[name] is not None or DEFAULTS[name] is not None:
+            number_of(options, name, 0.0, whole)
+    if not 0 < (options["noise_multiplier"] or 1.0) <= LARGEST_NOISE:
+        raise ValueError(
+            f"the noise multiplier is {options['noise_multiplier']}; it must be positive, "
+            f"and at most {LARGEST_NOISE:g}"
+        )
     if not 0 < options["clip"] < math.inf:
         raise ValueError(f"the clip is {options['clip']}; it must be positive")
     if options["augmentation_multiplicity"] < 1:

@@ -38,6 +38,7 @@ from .outcome import (
     REFUSAL_TELLS,
     Outcome,
     has_pixels,
+    number_of,
     refuse_not_finite,
     refuse_options,
     refuse_unused,
@@ -135,12 +136,12 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     relation = str(options.get("relation", "zero-out"))
     if relation not in SENSITIVITY:
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(SENSITIVITY)}")
-    clip = float(options.get("clip", CLIP))
-    dimensions = int(options.get("dimensions", DIMENSIONS))
+    clip = float(number_of(options, "clip", CLIP))
+    dimensions = int(number_of(options, "dimensions", DIMENSIONS, whole=True))
     if not 0 < clip <= 64 or dimensions < 1:
         raise ValueError(f"clip {clip} or dimensions {dimensions} is not positive")
-    penalty = options.get("penalty", PENALTY)
-    if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
+    penalty = number_of(options, "penalty", PENALTY)
+    if not 0 <= penalty < math.inf:
         raise ValueError(f"the penalty is {penalty!r}; give a number of 0 or more")
     refuse_not_finite(dataset)
     # The last digits: what the rounded sigma costs stays within the budget.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,16 @@ def model_for(
     if len(shape) == 3 and channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return name, model
+
+
+def number_of(options: Mapping[str, Any], name: str, default: float, whole: bool = False) -> Any:
+    """An option that is a number, or an error that names it."""
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise ValueError(
+            f"the option {name} is {value!r}; give a {'whole ' if whole else ''}number"
+        )
+    return value
 
 
 def has_pixels(dataset: data.Dataset) -> bool:

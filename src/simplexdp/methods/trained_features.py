@@ -21,7 +21,7 @@ from .. import data, ledger, sampling, training
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
-from .outcome import Outcome, is_separate, model_for, reserve, seed_of, steps_of
+from .outcome import Outcome, is_separate, model_for, number_of, reserve, seed_of, steps_of
 
 EPOCHS = 20
 LEARNING_RATE = 0.1
@@ -63,7 +63,7 @@ def train_below(
     for name in ("features", "relation", "dimensions", "penalty"):
         if name in settings.options:
             raise ValueError(f"the option {name} belongs to the fixed form; leave it out")
-    clip = float(settings.options.get("clip", CLIP))
+    clip = float(number_of(settings.options, "clip", CLIP))
     if not 0 < clip < math.inf:
         raise ValueError(f"the clip is {clip}; it must be positive")
     records = len(dataset.train.labels)

@@ -72,7 +72,12 @@ def _user_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Mod
         raise ValueError(f"cannot load the model {name!r}: {error}") from error
     if not callable(factory):
         raise ValueError(f"{name!r} is not callable: it must be factory(input_shape, classes)")
-    model = factory(input_shape, classes)
+    try:
+        model = factory(input_shape, classes)
+    except TypeError as error:
+        raise ValueError(
+            f"{name!r} cannot be called as factory(input_shape, classes): {error}"
+        ) from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name!r} gave a {type(model).__name__}, not a torch.nn.Module")
     return model
