@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".venv"
-BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
+BIN = ENVIRONMENT / "bin"
 SOURCES = (HERE / "pyproject.toml", HERE / "constraints.txt")
 
 
