@@ -97,3 +97,18 @@ def test_bad_parameters_are_refused(options: dict[str, Any], words: str) -> None
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=words):
         CertifiedClassifier(**options).fit(X, y)
+
+
+def test_no_value_of_a_record_is_in_an_error() -> None:
+    secret = "Anna *1950-03-01"
+    model = CertifiedClassifier(epsilon=1.0)
+    with pytest.raises(ValueError, match="X holds text") as found:
+        model.fit([["1", secret]] * 4, [0, 1, 0, 1])
+    assert secret not in str(found.value)
+    assert found.value.__cause__ is None
+    assert found.value.__suppress_context__
+    numbers = np.random.default_rng(0).uniform(size=(40, 3))
+    model.fit(numbers, np.arange(40) % 2)
+    with pytest.raises(ValueError, match=r"got one of 1 dimensions\. Reshape your data") as found:
+        model.predict([21.5, 22.5, 23.5])
+    assert "21.5" not in str(found.value)

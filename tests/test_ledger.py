@@ -238,6 +238,12 @@ def test_the_path_comes_from_the_environment(monkeypatch, tmp_path):
     assert ledger.default_path() == tmp_path / "x.jsonl"
 
 
+def test_a_run_without_privacy_is_not_told_to_plan_a_smaller_budget(book):
+    book.set_budget("digits", 3.0, 1e-5)
+    with pytest.raises(BudgetExceeded, match="no privacy mechanism, and no budget allows that"):
+        book.reserve("digits", "plain", ledger.no_guarantee(), "a", "weights")
+
+
 @pytest.mark.parametrize("torn", [b"", b'{"kind": "run", "da'])
 def test_a_disk_that_fills_leaves_the_ledger_readable(book, monkeypatch, torn):
     """Also where the line before was torn, and where a part of the new one was written."""

@@ -223,3 +223,24 @@ def test_bad_plans_are_refused(changes, message):
 def test_data_of_another_size_is_refused():
     with pytest.raises(ValueError, match="for 400 records and the data has 2"):
         next(iter(small_plan().batches((torch.zeros(2, 3), torch.zeros(2)))))
+
+
+def test_batches_that_the_plan_did_not_draw_are_not_called_poisson():
+    found = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=20)
+    data = (torch.zeros(1000, 2), torch.zeros(1000, dtype=torch.long))
+    next(found.batches(data))
+    drawn = found.statement()
+    assert drawn.sampling == "Poisson, rate 4/1000"
+    (poisson,) = [a for a in drawn.assumptions if a.text == accounting.POISSON]
+    assert poisson.holds is True
+    found.begin_step(900)
+    other = found.statement()
+    assert other.sampling.startswith("not seen; the figure is for Poisson")
+    (poisson,) = [a for a in other.assumptions if a.text == accounting.POISSON]
+    assert poisson.holds is None
+
+
+def test_the_rate_of_an_unknown_optimizer_is_not_that_of_sgd():
+    found = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=20)
+    with pytest.raises(ValueError, match="unknown optimizer 'Adam'; use one of"):
+        found.learning_rate("Adam")

@@ -77,7 +77,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> CertifiedClassifier:
         """Spend the budget on these rows."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y = self._validated(X, y, ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -145,12 +145,27 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._validated(X, reset=False)
         feature_map = features.build(self.features, self._shape(X.shape[1]))
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
         # One row at a time in the sum, so that a row's score does not depend on its neighbours.
         scores = np.einsum("nd,dk->nk", rows.astype(np.float64), self.weights_)
         return np.asarray(scores + self.bias_)
+
+    def _validated(self, X: Any, *y: Any, **checks: Any) -> Any:
+        """What scikit-learn checks, without the values that its messages quote."""
+        try:
+            return validate_data(self, X, *y, dtype=np.float64, **checks)
+        except ValueError as error:
+            said = str(error)
+            if "could not convert" in said:
+                raise ValueError("X holds text; encode it as numbers first") from None
+            if "Expected 2D array" in said:
+                raise ValueError(
+                    f"Expected 2D array, got one of {np.ndim(X)} dimensions. Reshape your data: "
+                    "one row a record, one column a feature"
+                ) from None
+            raise
 
     def _shape(self, width: int) -> tuple[int, ...]:
         if self.image_shape is None:

@@ -246,10 +246,13 @@ class Ledger:
         total = compose([*past, event], delta)
         if total > epsilon:
             before = compose(past, delta)
+            advice = "plan a smaller epsilon or fewer steps"
+            if math.isinf(total) and not math.isinf(before):
+                advice = "it has no privacy mechanism, and no budget allows that"
             raise BudgetExceeded(
                 f"this run would take {data} to epsilon = {rounded_up(total)} at delta = "
                 f"{delta:g}, above its budget of {epsilon:g} ({rounded_up(before)} is spent): "
-                "plan a smaller epsilon or fewer steps; the run has not started"
+                f"{advice}; the run has not started"
             )
 
     @contextmanager

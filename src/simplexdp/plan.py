@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from . import accounting, mechanism, sampling
+from .settings import OPTIMIZERS
 from .statement import (
     WEIGHTS_NOT_COVERED,
     Assumption,
@@ -92,6 +93,7 @@ class Plan:
         self.steps_done = 0
         self._draws_open = 0
         self._iteration = 0
+        self._all_poisson = True
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
         schedule: dict[str, Any] = {
@@ -117,6 +119,8 @@ class Plan:
 
     def learning_rate(self, optimizer: str = "sgd") -> float:
         """γ = γ_eff / κ at s_y = 0.9 (Theorem 2), or the customary rate of adaptive methods."""
+        if optimizer not in OPTIMIZERS:
+            raise ValueError(f"unknown optimizer {optimizer!r}; use one of {', '.join(OPTIMIZERS)}")
         if optimizer in ("adam", "adamw", "rmsprop"):
             return ADAPTIVE_LEARNING_RATE
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
@@ -141,12 +145,16 @@ class Plan:
             if iteration != self._iteration:
                 # Two iterations at once would give the same batch to two steps.
                 raise BudgetExhausted("another iteration over this plan's batches has begun")
-            self.begin_step(len(batch[1]))
+            self.begin_step(len(batch[1]), poisson=True)
             yield batch
 
-    def begin_step(self, batch_records: int) -> int:
-        """Count a step for a batch of this size; its number keys the step's randomness."""
+    def begin_step(self, batch_records: int, poisson: bool = False) -> int:
+        """Count a step for a batch of this size; its number keys the step's randomness.
+
+        Whoever draws the batch says whether it is a Poisson sample; the statement repeats it.
+        """
         self._refuse_beyond_schedule()
+        self._all_poisson = self._all_poisson and poisson
         self.steps_done += 1
         self._draws_open = batch_records
         return self.steps_done - 1
@@ -210,7 +218,7 @@ class Plan:
         accountant = accounting.ACCOUNTANTS[self.accountant]
         holds = {
             accounting.THROUGH_DRAWS: False,  # Algorithm 1 back-propagates through raw inputs
-            accounting.POISSON: True,
+            accounting.POISSON: True if self._all_poisson else None,
             accounting.SECRET_BATCHES: False if self.seed_known else None,
             accounting.SEPARATE: separate,
         }
@@ -230,7 +238,8 @@ class Plan:
             delta=self.delta,
             accountant=accountant.title,
             relation=accountant.relation,
-            sampling=f"Poisson, rate {self.batch_size}/{self.records}",
+            sampling=("" if self._all_poisson else "not seen; the figure is for ")
+            + f"Poisson, rate {self.batch_size}/{self.records}",
             steps=self.steps_done,
             covers_draws=all(assumption.holds is not False for assumption in assumptions),
             covers_weights=False,

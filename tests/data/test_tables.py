@@ -229,3 +229,22 @@ def test_booleans_have_their_range_by_type(tmp_path: Path) -> None:
     dataset = data.load(write(tmp_path / "t.parquet", content), label="target")
     assert set(np.unique(dataset.train.inputs)) == {-1.0, 1.0}
     assert dataset.computed_from_data == ()
+
+
+def test_a_table_without_a_header_is_not_read(tmp_path: Path) -> None:
+    """Its first record would be lost, and its values would stand where names of columns do."""
+    lines = [f"{k},{'ab'[k % 2]},Anna {k}" for k in range(40)]
+    path = tmp_path / "headless.csv"
+    path.write_text("\n".join(lines))
+    for more in ({}, {"public_columns": "*"}):
+        with pytest.raises(ValueError, match="seems to have no header") as found:
+            data.load(path, label="a", **more)
+        assert "Anna" not in str(found.value)
+
+
+def test_a_schema_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", columns())
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"label": "target", "bounds": {"age": [0, 120]}}')
+    with pytest.raises(ValueError, match="has the key 'bounds'; it takes label and columns"):
+        data.load(path, schema=schema)

@@ -39,7 +39,8 @@ def data_options(
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="A JSON file with label, bounds, categories, drop.")
+        Path | None,
+        typer.Option(help="A JSON file with the label and the columns; see docs/data.md."),
     ] = None,
     image_size: Annotated[
         str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")

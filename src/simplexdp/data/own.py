@@ -117,6 +117,11 @@ def load_table(path: Path, options: Options) -> Dataset:
         raise DataError(f"{path.name} is a table: name its label column with --label")
     table = tables.read_table(path)
     texts = tables.label_texts(table, schema.label, path)
+    if path.suffix == ".csv" and schema.label in texts:
+        raise DataError(
+            f"the column for --label is called like one of its labels, so {path.name} seems to "
+            "have no header: its first line must name the columns"
+        )
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)

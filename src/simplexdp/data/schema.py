@@ -127,6 +127,11 @@ def read_schema(path: str | Path) -> Schema:
     columns = content.get("columns", {}) if isinstance(content, dict) else None
     if not isinstance(columns, dict) or not all(isinstance(v, dict) for v in columns.values()):
         raise DataError(f'the schema {path} needs {{"columns": {{name: {{"bounds": [lo, hi]}}}}}}')
+    if unknown := sorted(set(content) - {"label", "columns"}):
+        raise DataError(
+            f"the schema {path} has the key {unknown[0]!r}; it takes label and columns, and each "
+            "column has one of bounds, categories, public, drop"
+        )
     for name, rules in columns.items():
         if len(rules) != 1 or not set(rules) <= {"bounds", "categories", "public", "drop"}:
             raise DataError(

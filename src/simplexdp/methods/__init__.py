@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from .. import data, distributed, runs
+from .. import data, distributed, progress, runs
 from ..data.augment import check as check_augmentation
 from ..ledger import Ledger
 from ..settings import Settings
@@ -129,6 +129,8 @@ def _run(
         folder = runs.RunFolder(out)  # the first process makes it
     # Without its checkpoint a run begins anew with another seed, and is counted anew.
     folder.resumed = resume and folder.checkpoint.exists()
+    if resume and not folder.resumed:
+        progress.warn(f"{folder.path} has no checkpoint: it begins anew and is counted anew")
     try:
         if ledger is not None and distributed.is_first():
             folder.count_in(ledger)

@@ -44,7 +44,7 @@ def train(
     parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
-        plan.begin_step(len(labels))
+        plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
         records_in_batch = distributed.batch_records(len(labels))
         if records_in_batch == 0:
             return None  # an empty batch is a step that changes nothing
