@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from simplexdp import Plan, accounting, mechanism, sampling
 from simplexdp.experiments import recipes
@@ -244,3 +244,15 @@ def test_the_rate_of_an_unknown_optimizer_is_not_that_of_sgd():
     found = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=20)
     with pytest.raises(ValueError, match="unknown optimizer 'Adam'; use one of"):
         found.learning_rate("Adam")
+
+
+def test_data_of_another_form_is_refused_with_the_form_it_takes():
+    found = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=20)
+    inputs, labels = torch.zeros(1000, 2), torch.zeros(1000, dtype=torch.long)
+    loader = DataLoader(TensorDataset(inputs, labels), batch_size=4)
+    for wrong in (loader, [inputs, labels], inputs):
+        with pytest.raises(ValueError, match="the plan draws the batches itself"):
+            next(found.batches(wrong))
+    with pytest.raises(ValueError, match="there are 1500 inputs and 1000 labels"):
+        next(found.batches((torch.zeros(1500, 2), labels)))
+    assert found.steps_done == 0

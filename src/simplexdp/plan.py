@@ -129,6 +129,13 @@ class Plan:
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The Poisson batches of the steps that are left; an empty batch is a step too."""
+        if isinstance(data, DataLoader | list | Tensor):
+            raise ValueError(
+                f"the plan draws the batches itself: give it the data set or a tuple (inputs, "
+                f"labels), not a {type(data).__name__}"
+            )
+        if isinstance(data, tuple) and len(data[0]) != len(data[1]):
+            raise ValueError(f"there are {len(data[0])} inputs and {len(data[1])} labels")
         size = len(data[1]) if isinstance(data, tuple) else len(data)
         if size != self.records:
             raise ValueError(

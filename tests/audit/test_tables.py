@@ -75,6 +75,20 @@ def test_an_unknown_method_is_refused_before_anything_is_trained() -> None:
         audit.table(names=("magic",), show_progress=False)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"trials": 0}, "number of trials is 0"), ({"confidence": 1.0}, "confidence is 1.0")],
+)
+def test_what_no_attack_can_be_made_with_is_refused_first(
+    given: dict[str, float], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_row", lambda *args: pytest.fail("attacked first"))
+    with pytest.raises(ValueError, match=message):
+        audit.table(show_progress=False, **given)
+    with pytest.raises(ValueError, match=message):
+        audit.run(Settings(), **given)
+
+
 def test_names_of_files() -> None:
     assert tables.file_name("digits") == "digits"
     assert tables.file_name("fashion-mnist") == "fashion-subset"

@@ -70,8 +70,7 @@ def run(
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(claims.RELATIONS)}")
     if relation != claims.PAIR and attack in ("membership", "reconstruct"):
         raise ValueError(f"{attack} plants no canaries; leave out --relation {relation}")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
+    check(trials, confidence)
     if folder is not None:
         attacked = runs.RunFolder.open(folder)
         if not attacked.finished():
@@ -97,6 +96,14 @@ def run(
     if folder is not None:
         attach(folder, strongest(results, confidence))
     return record
+
+
+def check(trials: int | None, confidence: float) -> None:
+    """Refuse what no attack could be made with, before anything is trained."""
+    if trials is not None and trials < 1:
+        raise ValueError(f"the number of trials is {trials}; give at least 1, or leave it out")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
 
 
 def _timed(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:

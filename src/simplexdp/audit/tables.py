@@ -37,6 +37,7 @@ def table(
     The whole table is a function of `seed`.  With `out`, it is written there with the ROC curves.
     """
     began, cpu = time.monotonic(), time.process_time()
+    attacks.check(trials, confidence)
     for method in names:
         methods.method(method)
     rng = sampling.stream(seed, "audit-table", 0)
