@@ -386,6 +386,8 @@ def test_a_run_with_averaged_weights_resumes(
     with pytest.raises(Stop):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
     monkeypatch.setattr(training, "_save", original)
+    # Augmentation is not in the loop's settings, and belongs to the run's all the same.
+    monkeypatch.setattr(methods, "check_augmentation", lambda names, shape: None)
     other = dataclasses.replace(settings, augment=("random_crop",))
     with pytest.raises(ValueError, match="other settings"):
         methods.run(other, tmp_path / "cut", resume=True, dataset=blobs)
