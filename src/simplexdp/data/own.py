@@ -225,16 +225,17 @@ def load_npz(path: Path, options: Options) -> Dataset:
 
 def _check_used(path: Path, options: Options) -> None:
     """Refuse what would have no effect on data of this kind: somebody relies on it."""
-    schema, unused = options.schema, []
+    schema, unused = options.schema, None
+    kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir():
-        unused += ["a label, bounds, categories, public or dropped columns"] * (schema != Schema())
+        if schema != Schema():
+            unused = "a label, bounds, categories, public or dropped columns"
     elif options.image_size is not None:
-        unused.append("an image size")
-    if path.suffix == ".npz" and (schema.label or schema.categories or schema.drop):
-        unused.append("a label, categories or dropped columns")
-    if unused:
-        kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
-        raise DataError(f"{path.name} is {kind}, which has no use for {' and '.join(unused)}")
+        unused = "an image size"
+    elif path.suffix == ".npz" and (schema.label or schema.categories or schema.drop):
+        unused = "a label, categories or dropped columns"
+    if unused is not None:
+        raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
 
 
 def load_path(path: Path, options: Options) -> Dataset:

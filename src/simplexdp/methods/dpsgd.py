@@ -226,10 +226,10 @@ def checked_options(settings: Settings) -> dict[str, Any]:
     for name, whole in NUMBERS.items():
         if options[name] is not None or DEFAULTS[name] is not None:
             number_of(options, name, 0.0, whole)
-    if not 0 < (options["noise_multiplier"] or 1.0) <= LARGEST_NOISE:
+    given = options["noise_multiplier"]
+    if given is not None and not 0 < given <= LARGEST_NOISE:
         raise ValueError(
-            f"the noise multiplier is {options['noise_multiplier']}; it must be positive, "
-            f"and at most {LARGEST_NOISE:g}"
+            f"the noise multiplier is {given}; it must be positive, and at most {LARGEST_NOISE:g}"
         )
     if not 0 < options["clip"] < math.inf:
         raise ValueError(f"the clip is {options['clip']}; it must be positive")
@@ -276,8 +276,6 @@ def noise_for(
     given = options["noise_multiplier"]
     if given is None:
         return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
-    if not float(given) > 0:
-        raise ValueError(f"the noise multiplier is {given}; it must be positive")
     error = numerical_error(settings.epsilon)
     epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta, error)
     if epsilon > settings.epsilon:
