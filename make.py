@@ -31,7 +31,7 @@ def set_up(extras: str = "") -> None:
     stamp = ENVIRONMENT / f"installed{extras}"
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    if not BIN.exists():
+    if not (BIN / "pip").exists():
         venv.create(ENVIRONMENT, with_pip=True)
     pip = (str(BIN / "python"), "-m", "pip", "--disable-pip-version-check")
     # torch first and alone, at its pinned version: see the note in constraints.txt.

@@ -82,6 +82,7 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["reproduce", "digits", "--budget-minutes", "nan"], "positive"),
         (["reproduce", "digits", "--budget-minutes", "-1"], "positive"),
         (["ledger", "--data", "fashion_mnist", "--set-budget", "1"], "fashion-mnist"),
+        (["ledger", "--path", "slip.jsonl"], "there is no ledger slip.jsonl"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(fail, tmp_path, arguments, message):

@@ -134,3 +134,10 @@ def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_trained(
     done = CliRunner().invoke(app, [*ASKED, *SHORT, "--plot", picture, "--out", str(out)])
     assert isinstance(done.exception, ValueError)
     assert not out.exists()
+
+
+def test_an_option_that_no_method_uses_is_refused(tmp_path: Path) -> None:
+    asked = Settings(steps=50)
+    with pytest.raises(ValueError, match="certified train no network and take no steps"):
+        compare.compare(asked, tmp_path / "runs", ("certified",), seeds=1)
+    assert not (tmp_path / "runs").exists()

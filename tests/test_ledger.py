@@ -12,10 +12,11 @@ import time
 
 import pytest
 
-from simplexdp import ledger
+from simplexdp import ledger, methods
 from simplexdp.accounting import account
 from simplexdp.accounting.gaussian import gaussian_epsilon
 from simplexdp.ledger import BudgetExceeded, Ledger
+from simplexdp.settings import Settings
 
 
 @pytest.fixture
@@ -317,12 +318,12 @@ def test_runs_that_break_an_assumption_are_charged_and_named(book):
         book.reserve("d", "certified", ledger.marked(event, marks), str(number), "weights")
     spent = book.spent("d", 1e-5)
     assert spent.weights == pytest.approx(gaussian_epsilon(3**0.5 / 9.0, 1e-5), rel=1e-9)
-    assert (spent.uncovered, spent.broken) == (2, {"seed": 2, "computed": 1})
+    assert (spent.uncovered, spent.broken) == (2, {"seed": 2, "computed": 1, "coupled": 0})
     text, record = "\n".join(ledger.describe(spent)), ledger.summary(spent)
     for said in (text, "\n".join(record["caveats"])):
         assert "2 runs were made with a known seed: their figures hold only against those" in said
         assert "1 run used values computed from the private inputs" in said
-    assert record["runs_that_break_an_assumption"] == {"seed": 2, "computed": 1}
+    assert record["runs_that_break_an_assumption"] == spent.broken
     assert [entry.broken for entry in book.entries()] == [("seed",), ("seed", "computed"), ()]
 
 
@@ -413,3 +414,26 @@ def test_what_was_spent_under_the_name_of_the_split_folder_still_counts(book, tm
     assert book.data_sets() == [new]
     assert not book.knows(str(folder / "test"))
     assert not book.knows(str(tmp_path))
+
+
+def test_draws_of_trained_features_are_no_better_than_those_of_algorithm_1(book):
+    """Their event is a sampled Gaussian, whose weights are covered in DP-SGD and not in them."""
+    event = ledger.sampled_gaussian(2.0, 0.05, 40)
+    book.reserve("covered", "dpsgd", event, "a", "weights")
+    book.reserve("draws", "gaussian-features", event, "b", "draws")
+    for data, expected in (("covered", False), ("draws", True)):
+        said = "\n".join(book.spent(data, 1e-5).caveats)
+        assert ("hidden participation is assumed" in said) is expected
+        assert ("at most the draws are covered" in said) is expected
+
+
+def test_a_network_that_couples_records_is_marked(book, tmp_path):
+    for norm, expected in (("batch", ("seed", "coupled")), ("none", ("seed",))):
+        settings = Settings(
+            data="digits", model="cnn", norm=norm, steps=2, batch_size=2, epsilon=8.0, seed=0
+        )
+        methods.run(settings, tmp_path / norm, ledger=book)
+        assert book.entries()[-1].broken == expected
+    assert "in 1 run a record's output depends on other" in "\n".join(
+        book.spent("digits", 1e-5).caveats
+    )

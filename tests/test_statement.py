@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 from sklearn.datasets import load_iris
 
-from simplexdp import CertifiedClassifier, Plan, statement
+from simplexdp import CertifiedClassifier, Plan, methods, statement
+from simplexdp.settings import Settings
 
 
 def released(
@@ -101,3 +103,27 @@ def test_a_known_seed_shows_in_the_headline_of_a_covered_method():
     )
     assert secret.headline().endswith("; covers the released weights.")
     assert known.headline().endswith("NOT private as it stands.")
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "add/remove", "replace-input"])
+def test_a_reader_is_told_what_a_relation_is_and_never_that_a_label_is_protected(relation):
+    made = dataclasses.replace(released(False, ()), relation=relation)
+    row = next(line for line in made.to_markdown().splitlines() if "Neighbouring" in line)
+    assert f"{relation}" in row
+    assert "label stays" in row or "label and the number of records are public" in row
+    assert made.to_json()["relation"] == relation
+
+
+@pytest.mark.parametrize("method", ["certified", "dpsgd", "gaussian-features", "dirichlet"])
+def test_declared_bounds_are_an_assumption_of_every_method(tmp_path, blobs, method):
+    settings = Settings(method=method, steps=2 if method in ("dpsgd", "dirichlet") else None)
+    outcome, _ = methods.run(settings, tmp_path / "run", dataset=blobs)
+    found = [a for a in outcome.statement.assumptions if "bounds, categories and sizes" in a.text]
+    assert [assumption.holds for assumption in found] == [None]
+
+
+def test_predictions_on_the_training_records_are_not_covered():
+    X, y = load_iris(return_X_y=True)
+    made = CertifiedClassifier(epsilon=1.0, bounds=(0.0, 8.0)).fit(X, y).statement_
+    assert any("Predictions on the training records" in line for line in made.does_not_cover)
+    assert not made.broken()

@@ -40,6 +40,7 @@ def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
     assert names == {
         "run.json",
         "metrics.jsonl",
+        "model.json",
         "model.safetensors",
         "statement.json",
         "statement.md",
@@ -359,3 +360,26 @@ def test_a_folder_keeps_the_device_that_was_asked_for(tmp_path, blobs, monkeypat
     settings = dataclasses.replace(SETTINGS, device="cuda")
     _, folder = methods.run(settings, tmp_path / "run", dataset=blobs)
     assert folder.settings().device == "cuda"
+
+
+def test_a_training_that_diverges_says_so(tmp_path, blobs, capsys):
+    settings = dataclasses.replace(SETTINGS, method="plain", lr=1e30)
+    _, folder = methods.run(settings, tmp_path / "run", dataset=blobs)
+    assert "the training diverged" in capsys.readouterr().err
+    strict = [
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        for line in (folder.path / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert strict[-1]["loss"] is None
+    methods.run(SETTINGS, tmp_path / "other", dataset=blobs)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_that_knows_one_class_says_so(tmp_path, blobs, capsys):
+    only = dataclasses.replace(
+        blobs, train=data.Split(blobs.train.inputs, np.zeros_like(blobs.train.labels))
+    )
+    settings = dataclasses.replace(SETTINGS, method="plain", lr=0.5)
+    outcome, _ = methods.run(settings, tmp_path / "run", dataset=only)
+    assert outcome.accuracy == pytest.approx(1 / 3)
+    assert "the model gives every test record the same class" in capsys.readouterr().err

@@ -77,6 +77,10 @@ def compare(
     chosen = {name: settings_of(name, settings) for name in names}
     for one in chosen.values():
         methods.check_used(one)  # refuses an unknown name before anything is trained
+    for field in _OF_A_NETWORK:
+        asked, usual = getattr(settings, field), getattr(DEFAULTS, field)
+        if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
+            raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
     dataset = data.load(settings.data, **settings.data_options)
     rows = []
     with progress.bars(show_progress) as bar:

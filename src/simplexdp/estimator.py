@@ -4,7 +4,7 @@
 >>> from simplexdp import CertifiedClassifier
 >>> X, y = load_digits(return_X_y=True)
 >>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
->>> bool(model.fit(X, y).score(X, y) > 0.5)
+>>> bool(model.fit(X[:1400], y[:1400]).score(X[1400:], y[1400:]) > 0.5)
 True
 """
 
@@ -24,11 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from simplexdp import features, noise, sampling
 from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.methods import certified, linear, linear_rule
-from simplexdp.statement import Assumption
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
-PUBLIC_BOUNDS = Assumption("The bounds of the columns were not read from the private data.")
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,13 +42,16 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         norm, which costs no privacy but forgets the norm.
     image_shape : (channels, height, width) where the columns of X are the pixels of an image.
     random_state : None takes noise from the operating system. A number makes the fit
-        reproducible, and private only from those who do not know the number.
+        reproducible, and private only from those who do not know the number, if no other fit
+        uses it.
     steps, clip, lr : chosen by rule from n and the budget where None.
 
     Formal guarantee
     ----------------
-    ``weights_`` and ``bias_``, and so every prediction, are (epsilon, delta)-private for one row of
-    X under zero-out; y and the number of rows are public. See ``simplexdp.methods.linear``.
+    ``weights_`` and ``bias_``, and so every prediction for a record outside X, are (epsilon,
+    delta)-private for one row of X under zero-out; y and the number of rows are public. A
+    prediction for a row of X depends on that row beside the weights, and nothing covers it. See
+    ``simplexdp.methods.linear``.
     """
 
     def __init__(
@@ -116,7 +117,6 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             feature_map,
             fitted,
             seed_known=self.random_state is not None,
-            further=() if self.bounds is None else (PUBLIC_BOUNDS,),
         )
         return self
 
@@ -160,6 +160,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             said = str(error)
             if "could not convert" in said:
                 raise ValueError("X holds text; encode it as numbers first") from None
+            if "Complex data" in said:
+                raise ValueError("Complex data not supported; give real numbers") from None
             if "Expected 2D array" in said:
                 raise ValueError(
                     f"Expected 2D array, got one of {np.ndim(X)} dimensions. Reshape your data: "

@@ -232,7 +232,7 @@ class Ledger:
             budget=budget,
             accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
             caveats=(
-                *totals.caveats(kinds["together"]),
+                *totals.caveats(kinds["together"], kinds[DRAWS]),
                 *(totals.unbounded(len(kinds[DRAWS])) if budget is not None else ()),
             ),
             notes=notes,

@@ -10,6 +10,8 @@ Statement (one draw): at parameters θ that do not depend on x, publishing one d
     for 1 ≤ λ < 1 + α/r.
 Source: Ponnoprat, "Dirichlet mechanism for differentially private KL divergence minimization"
     (the paper's RDP lemma).
+Assumption: the draw is a real vector.  The one made here is floating point, from numpy's Gamma
+    sampler, and its rounding is not accounted for; round what you publish.
 Not covered: the gradient of the loss with respect to the parameters.  It is the product of a
     function of the draw with ∂z/∂θ, and ∂z/∂θ is evaluated at the raw input; it is not
     post-processing of the draw.

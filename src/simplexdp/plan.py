@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -294,6 +295,9 @@ def schedule(
     like q³, so a customary batch is impossible on small data.  The rule takes q near 1/180, at
     most 250 records, and at most half of the rate at which no useful r is left.
     """
+    for what, number in (("records", records), ("batch_size", batch_size), ("steps", steps)):
+        if number is not None and not isinstance(number, Integral):
+            raise ValueError(f"{what} is {number!r}; give a whole number (int)")
     if records < 2:
         raise ValueError(f"the data set has {records} records; at least 2 are needed")
     if batch_size is not None and not 1 <= batch_size < records:
@@ -306,8 +310,8 @@ def schedule(
         raise ValueError(f"the number of steps is {steps}; it must be at least 1")
     if batch_size is None:
         # Composed figures take seconds each, and are below these.
-        visible = "visible" if "visible" in accountant else "theorem1"
-        limit = 0.5 * records * largest_useful_rate(visible, epsilon, delta, alpha, steps)
+        quick = "visible" if "visible" in accountant else "theorem1"
+        limit = 0.5 * records * largest_useful_rate(quick, epsilon, delta, alpha, steps)
         batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
     return batch_size, steps
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import nn
 
 from . import distributed, files
@@ -23,6 +23,10 @@ from .statement import Statement
 CONFIGURATION = "run.json"
 METRICS = "metrics.jsonl"
 MODEL = "model.safetensors"
+DESCRIPTION = "model.json"
+STATEMENT = "statement.json"
+# What a model is used with. The other files hold paths, seeds and accuracies on private records.
+HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -130,7 +134,7 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def finished(self) -> bool:
-        return (self.path / "statement.json").is_file() and (self.path / MODEL).is_file()
+        return (self.path / STATEMENT).is_file() and (self.path / MODEL).is_file()
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         with (self.path / METRICS).open("a") as file:
@@ -152,21 +156,19 @@ class RunFolder:
         kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
         files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
-    def save_model(self, model: nn.Module) -> None:
+    def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
+        """The weights, and what it takes to build the model and give it inputs."""
+        files.write_json(self.path / DESCRIPTION, description)
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
 
-    def load_weights(self, model: nn.Module) -> None:
-        model.load_state_dict(load_file(self.path / MODEL))
-
     def save_statement(self, statement: Statement) -> None:
         files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
-        files.write_json(self.path / "statement.json", statement.to_json())
+        files.write_json(self.path / STATEMENT, statement.to_json())
 
-    def save_outcome(self, outcome: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-        """What came out, and what the model takes."""
-        record = {**self.configuration(), "outcome": outcome, "inputs": inputs}
-        files.write_json(self.path / CONFIGURATION, record)
+    def save_outcome(self, outcome: Mapping[str, Any]) -> None:
+        """What came out."""
+        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "outcome": outcome})
 
 
 def fresh_path(settings: Settings) -> Path:

@@ -20,6 +20,14 @@ WEIGHTS_NOT_COVERED = (
     "gradient to the bias gradient, whatever r is."
 )
 
+# Of two data sets that may differ by this, no one can tell which was used, up to (ε, δ).
+RELATIONS = {
+    "zero-out": "zero-out: one input is replaced by a null record, its label stays",
+    "add/remove": "add/remove at a fixed rate and divisor: what one record contributes is there "
+    "or not; its label and the number of records are public",
+    "replace-input": "replace-input: one input is replaced by any other, its label stays",
+}
+
 
 @dataclass(frozen=True)
 class Assumption:
@@ -101,7 +109,7 @@ class Statement:
                 {
                     "Method": self.method,
                     "Unit of privacy": self.unit,
-                    "Neighbouring relation": self.relation,
+                    "Neighbouring relation": RELATIONS.get(self.relation, self.relation),
                     "Public": ", ".join(self.public),
                     "Mechanism": ", ".join(
                         f"{k} = {_show(k, v)}" for k, v in self.mechanism.items()
@@ -143,15 +151,15 @@ def common_assumptions(seed_known: bool, computed_from_data: Sequence[str]) -> l
             "the private inputs or at results on them.",
         ),
     ]
-    if computed_from_data:
-        assumptions.append(
-            Assumption(
-                "Preprocessing uses public facts only.  Computed from the private inputs here: "
-                + "; ".join(computed_from_data)
-                + ".",
-                holds=False,
-            )
+    computed = "; ".join(computed_from_data)
+    assumptions.append(
+        Assumption(
+            "Preprocessing uses public facts only: bounds, categories and sizes were not read from "
+            "the private inputs."
+            + (f" Computed from the private inputs here: {computed}." if computed else ""),
+            holds=False if computed else None,
         )
+    )
     return assumptions
 
 

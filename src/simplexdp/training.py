@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from . import checkpoint, data, distributed, progress, sampling
@@ -99,7 +100,15 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
             if run is not None and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 _save(job, run, done, elapsed())
                 saved = time.monotonic()
-    accuracy = evaluate(job.evaluated or job.model, job.dataset.test, settings)
+    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
+        progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
+    final = predictions(job.evaluated or job.model, job.dataset.test, settings)
+    if len(np.unique(final)) == 1:
+        progress.warn(
+            "the model gives every test record the same class: a smaller --lr, more steps or a "
+            "larger --epsilon may help"
+        )
+    accuracy = float((final == job.dataset.test.labels).mean())
     validation = job.dataset.validation
     _log(run, job, job.steps, losses, accuracy, elapsed())
     return Trained(
@@ -125,15 +134,22 @@ def seed_torch(seed: int, purpose: str, step: int) -> None:
         torch.cuda.manual_seed_all(key)
 
 
-def evaluate(model: nn.Module, split: data.Split, settings: Settings, size: int = 1000) -> float:
-    """The share of records that the model classifies correctly."""
+def predictions(
+    model: nn.Module, split: data.Split, settings: Settings, size: int = 1000
+) -> NDArray[np.int64]:
+    """The class that the model gives to each record."""
     model.eval()
-    right = 0
+    found = []
     with torch.no_grad():
         for first in range(0, len(split.labels), size):
-            inputs, labels = _tensors(split, slice(first, first + size), settings.device)
-            right += int((model(to_network(inputs)).argmax(1) == labels).sum())
-    return right / len(split.labels)
+            inputs, _ = _tensors(split, slice(first, first + size), settings.device)
+            found.append(model(to_network(inputs)).argmax(1).cpu().numpy())
+    return np.concatenate(found)
+
+
+def evaluate(model: nn.Module, split: data.Split, settings: Settings) -> float:
+    """The share of records that the model classifies correctly."""
+    return float((predictions(model, split, settings) == split.labels).mean())
 
 
 def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimizer:
@@ -265,5 +281,6 @@ def _log(
         "seconds": round(seconds, 3),
     }
     if losses:
-        record["loss"] = sum(losses) / len(losses)
+        loss = sum(losses) / len(losses)
+        record["loss"] = loss if math.isfinite(loss) else None  # JSON has no NaN
     run.append_metrics(record)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import audit, data
+from simplexdp import audit, data, files
 from simplexdp.audit import schedules, tables
 from simplexdp.settings import Settings
 
@@ -64,7 +64,7 @@ def test_the_committed_page_shows_the_committed_results(name: str, tmp_path: Pat
     committed = (ROOT / "docs" / "protects.md").read_text("utf-8")
     page = tmp_path / "protects.md"
     page.write_text(committed, "utf-8")
-    audit.place(page, tables.read(ROOT / "results" / "audit" / f"{name}.json"))
+    audit.place(page, files.read_json(ROOT / "results" / "audit" / f"{name}.json"))
     assert page.read_text("utf-8") == committed, (
         f"put results/audit/{name}.json on the page with simplexdp.audit.place"
     )

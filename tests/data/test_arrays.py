@@ -105,3 +105,24 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("")
     with pytest.raises(ValueError, match=r"e\.txt is none of"):
         data.load(tmp_path / "e.txt")
+
+
+def test_given_bounds_win_over_the_range_of_the_type(tmp_path: Path) -> None:
+    labels = np.arange(40) % 2
+    np.savez(tmp_path / "t.npz", X=np.tile(np.array([0, 16], dtype=np.uint8), (40, 1)), y=labels)
+    assert data.load(tmp_path / "t.npz", bounds="0:16").train.inputs[0].tolist() == [-1.0, 1.0]
+    one = data.load(tmp_path / "t.npz", bounds="1=0:16").train.inputs[0]
+    assert one.tolist() == [-1.0, 1.0]
+    plain = data.load(tmp_path / "t.npz").train.inputs[0]
+    assert plain[1] == pytest.approx(16 / 127.5 - 1)
+    np.savez(tmp_path / "i.npz", X=np.zeros((40, 8, 8), dtype=np.uint8), y=labels)
+    with pytest.raises(ValueError, match="they take no bounds"):
+        data.load(tmp_path / "i.npz", bounds="0:16")
+
+
+def test_no_test_records_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    labels = np.arange(40) % 2
+    rows = np.zeros((40, 3), dtype=np.uint8)
+    np.savez(tmp_path / "t.npz", X=rows, y=labels, X_test=rows[:0], y_test=labels[:0])
+    with pytest.raises(ValueError, match=r"X_test in t.npz has no records"):
+        data.load(tmp_path / "t.npz")

@@ -75,7 +75,7 @@ def test_folders_that_are_no_classes(tmp_path: Path) -> None:
         data.load(tmp_path / "one")
     root = write(tmp_path / "pets")
     (root / "empty").mkdir()
-    with pytest.raises(ValueError, match="class folder empty in pets holds no"):
+    with pytest.raises(ValueError, match="the folder empty in pets holds no"):
         data.load(root)
 
 
@@ -85,3 +85,11 @@ def test_sizes() -> None:
     for wrong in ("a", "0", "4x5x2", "1x2x3x4", "-3"):
         with pytest.raises(ValueError, match="cannot read the image size"):
             parse_size(wrong)
+
+
+def test_images_of_another_format_are_not_skipped(tmp_path: Path) -> None:
+    root = write(tmp_path / "pets")
+    Image.fromarray(np.zeros((6, 4), dtype=np.uint8)).save(root / "owl" / "Anna.TIF", "TIFF")
+    with pytest.raises(ValueError, match="owl in pets holds 1 images that are neither") as found:
+        data.load(root, image_size="6x4x1")
+    assert "Anna" not in str(found.value)

@@ -67,3 +67,10 @@ def test_a_share_for_tests_beside_test_data(paths: dict[str, Path], kind: str) -
 def test_a_set_known_by_name_has_its_own_split() -> None:
     with pytest.raises(ValueError, match="takes no option of one's own data"):
         data.load("digits", test_fraction=0.5)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_the_case_of_a_suffix_does_not_matter(paths: dict[str, Path], kind: str) -> None:
+    shouted = paths[kind].with_suffix(paths[kind].suffix.upper())
+    paths[kind].rename(shouted)
+    assert len(data.load(shouted, **GOOD[kind]).train) == 24

@@ -76,3 +76,11 @@ def test_categories_in_one_text_are_not_taken_for_letters(tmp_path: Path) -> Non
     path.write_text(json.dumps({"columns": {"sex": {"categories": "f|m"}}}))
     with pytest.raises(ValueError, match="the categories of sex need a list"):
         schema.read_schema(path)
+
+
+def test_spaces_around_categories_do_not_count() -> None:
+    expected = {"sex": ("f", "m")}
+    assert schema.parse_categories("sex=f | m") == expected
+    assert schema.parse_categories({"sex": ["f ", " m"]}) == expected
+    with pytest.raises(ValueError, match="two different"):
+        schema.parse_categories("sex=f|f ")

@@ -54,15 +54,15 @@ def test_a_table_is_scaled_and_encoded_by_the_given_rules(tmp_path: Path, suffix
     expected = {
         (
             np.float32(min(a, 120) / 60 - 1),
+            round((min(max(i, -10), 30) + 10) / 20 - 1, 4),
             np.float32(s == "f"),
             np.float32(s == "m"),
-            round((min(max(i, -10), 30) + 10) / 20 - 1, 4),
             int(t == "yes"),
         )
         for a, s, i, t in zip(*content.values(), strict=True)
     }
     actual = {
-        (x[0], x[1], x[2], round(float(x[3]), 4), int(y))
+        (x[0], round(float(x[1]), 4), x[2], x[3], int(y))  # columns in the order of their names
         for split in (dataset.train, dataset.test)
         for x, y in zip(split.inputs, split.labels, strict=True)
     }
@@ -192,7 +192,7 @@ def test_mistakes_in_the_declarations_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", columns())
     with pytest.raises(ValueError, match="name its label column"):
         data.load(path)
-    with pytest.raises(ValueError, match="has 4 columns, none called 'y'"):
+    with pytest.raises(ValueError, match=r"has 4 column.s., none called 'y'"):
         data.load(path, label="y")
     headless = tmp_path / "headless.csv"
     headless.write_text("\n".join(path.read_text().splitlines()[1:]))
@@ -248,3 +248,45 @@ def test_a_schema_of_another_form_is_refused(tmp_path: Path) -> None:
     schema.write_text('{"label": "target", "bounds": {"age": [0, 120]}}')
     with pytest.raises(ValueError, match="has the key 'bounds'; it takes label and columns"):
         data.load(path, schema=schema)
+
+
+@pytest.mark.parametrize("missing", ["NA", "NaN", " ", "null"])
+def test_a_missing_label_or_public_value_is_no_class(tmp_path: Path, missing: str) -> None:
+    for name in ("target", "sex"):
+        content = columns()
+        content[name] = [missing, *content[name][1:]]
+        path = write(tmp_path / "t.csv", content)
+        with pytest.raises(ValueError, match=f"column {name} has 1 missing"):
+            data.load(path, label="target", public_columns="*")
+    content = columns()
+    content["sex"] = ["NA", *content["sex"][1:]]
+    known = {**DECLARED, "categories": f"{DECLARED['categories']}|NA"}
+    assert len(data.load(write(tmp_path / "t.csv", content), **known).train) == 32
+
+
+def test_spaces_make_no_class_of_their_own(tmp_path: Path) -> None:
+    content = columns()
+    plain = data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    content["target"] = [
+        f" {label}" if k % 2 else label for k, label in enumerate(content["target"])
+    ]
+    spaced = data.load(write(tmp_path / "t.csv", content), **DECLARED)
+    assert spaced.class_names == plain.class_names
+    assert np.array_equal(spaced.train.labels, plain.train.labels)
+
+
+def test_bytes_have_their_range_by_type(tmp_path: Path) -> None:
+    table = pa.table({"grey": pa.array([0, 255] * 20, pa.uint8()), "target": columns()["target"]})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    dataset = data.load(tmp_path / "t.parquet", label="target")
+    assert set(np.unique(dataset.train.inputs)) == {-1.0, 1.0}
+    assert dataset.computed_from_data == ()
+
+
+def test_semicolons_are_not_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age;target\n" + f"{SECRET};a\n2;b\n" * 4)
+    message = refusal(path, label="target", bounds="age=0:9")
+    assert "1 column(s), none called 'target'" in message
+    assert "with a comma between them" in message
+    assert SECRET not in message

@@ -118,9 +118,9 @@ def test_the_noise_of_a_step_has_the_stated_law() -> None:
     assert stats.kstest(added.ravel(), "norm").pvalue > 1e-5
 
 
-def test_the_noise_of_mean_and_moments_has_the_stated_law() -> None:
+def test_the_noise_of_the_moments_has_the_stated_law() -> None:
     rows, _ = blobs(300, 60 * 9)
-    total, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, 60, 9, moments=True)
+    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, 60, 9, moments=True)
     sigma = whitening.ROW_BOUND**2 / (0.2 / math.sqrt(2))
     mean = np.zeros(540)
     loud = whitening.release_moments(a, b, 300, mean, 0.2, bits(3))
@@ -130,7 +130,6 @@ def test_the_noise_of_mean_and_moments_has_the_stated_law() -> None:
     assert stats.kstest(np.diag(change) / sigma, "norm").pvalue > 1e-5
     off = change[np.triu_indices(60, 1)] / (sigma / math.sqrt(2))
     assert stats.kstest(off, "norm").pvalue > 1e-5
-    del total
 
 
 def test_the_noise_of_the_mean_has_the_stated_law() -> None:
@@ -141,31 +140,32 @@ def test_the_noise_of_the_mean_has_the_stated_law() -> None:
     assert stats.kstest(added, "norm").pvalue > 1e-5
 
 
-def test_steps_draw_fresh_noise() -> None:
-    """Two runs that differ in their last step only in its noise differ by one step of noise."""
+@pytest.mark.parametrize("other", range(5))
+def test_every_step_adds_the_noise_of_its_own_draw(other: int) -> None:
+    """Two runs whose bits differ in one step only end in different weights, whichever it is."""
     rows, labels = blobs()
     whole = exact_sums.quantize(torch.from_numpy(rows), 4.0)
-    made: list[np.ndarray] = []
+    schedule = noisy_gd.Schedule(steps=5, clip=0.5, lr=1.0)
 
-    def recording(count: int) -> np.ndarray:
-        words = noise.system_bits(count)
-        made.append(words)
-        return words
+    def weights(changed: int | None) -> np.ndarray:
+        steps = 0
+        usual, another = bits(9), bits(10)
 
-    noisy_gd.descend(
-        whole,
-        torch.from_numpy(labels),
-        torch.zeros(3),
-        noisy_gd.Schedule(5, 0.5, 1.0),
-        3.0,
-        recording,
-    )
-    large = [words for words in made if len(words) == 18]
-    assert len(large) == 5
-    assert len({words.tobytes() for words in large}) == 5
+        def source(count: int) -> np.ndarray:
+            nonlocal steps
+            if count < 18:  # what is drawn again where a sample was rejected
+                return silent(count)
+            steps += 1
+            words = usual(count)
+            return another(count) if steps - 1 == changed else words
 
+        labelled = torch.from_numpy(labels)
+        found = noisy_gd.descend(whole, labelled, torch.zeros(3), schedule, 3.0, source)
+        assert steps == 5
+        return found
 
-# --- the fit -------------------------------------------------------------------------------
+    assert np.array_equal(weights(None), weights(None))
+    assert not np.isclose(weights(None), weights(other)).any()
 
 
 def test_fit_learns_and_more_budget_helps() -> None:

@@ -71,14 +71,18 @@ DOMINANCE_VERIFIED = (
     "verified numerically and not proved for alpha below 1/2 (docs/dominance.md)."
 )
 
+_LEMMA_RELATION = (
+    "the RDP lemma is replace-input; its amplification by sampling is add/remove and needs a dummy "
+    "draw from an absent record"
+)
+
 ACCOUNTANTS: dict[str, Accountant] = {
     record.name: record
     for record in (
         Accountant(
             name="theorem1",
             title="Theorem 1, as published",
-            relation="the RDP lemma is replace-input; its amplification by sampling is add/remove "
-            "and needs a dummy draw from an absent record",
+            relation=_LEMMA_RELATION,
             source="the paper, Theorem 1: the RDP lemma, the Poisson subsampling bound of Zhu and "
             "Wang 2019, the conversion of Canonne, Kamath and Steinke 2020",
             assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
@@ -88,7 +92,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
         Accountant(
             name="exact",
             title="Theorem 1 with the exact Rényi divergence of the vertex pair",
-            relation="as theorem1",
+            relation=_LEMMA_RELATION,
             source="docs/dominance.md: the vertex pair is the worst pair for orders up to α/r; "
             "subsampling and conversion as in Theorem 1",
             assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),

@@ -16,12 +16,13 @@ NOT_A_SUM = (
     "its parameters, so a run planned for epsilon = 1 by theorem1 is charged at its pld figure"
 )
 HIDDEN = (
-    "hidden participation is assumed of the Dirichlet runs: the null record and every unsampled "
-    "record emit a dummy draw, and the batches stay secret"
+    "hidden participation is assumed where only draws are covered: the null record and every "
+    "unsampled record emit a dummy draw, and the batches stay secret"
 )
 DRAWS_ONLY = (
-    "of the Dirichlet runs at most the draws are covered, and only where every update touches the "
-    "inputs through earlier draws alone; Algorithm 1's updates do not"
+    "of such runs at most the draws are covered (softmax outputs or features with noise), and only "
+    "where every update touches the inputs through earlier draws alone; the updates of Algorithm 1 "
+    "and of features that are trained do not"
 )
 
 FIXED_BEFOREHAND = (
@@ -40,18 +41,27 @@ class Sentences(NamedTuple):
 
 
 # The assumptions of its figure that a run can break and be charged for all the same, by mark.
-SEED_KNOWN, COMPUTED = "seed", "computed"
+SEED_KNOWN, COMPUTED, COUPLED = "seed", "computed", "coupled"
 BROKEN = {
     SEED_KNOWN: Sentences(
-        "1 run was made with a known seed: its figure holds only against those who do not know it",
+        "1 run was made with a known seed: its figure holds only against those who do not know "
+        "it, and only if no other run has the same",
         "{} runs were made with a known seed: their figures hold only against those who do not "
-        "know it",
-        "at a figure that holds only against those who do not know its seed",
+        "know it, and only if no two runs have the same",
+        "at a figure that holds only against those who do not know its seed, if no other run has "
+        "the same",
     ),
     COMPUTED: Sentences(
         "1 run used values computed from the private inputs: its figure does not count them",
         "{} runs used values computed from the private inputs: their figures do not count them",
         "at a figure that does not count the values computed from the private inputs",
+    ),
+    COUPLED: Sentences(
+        "in 1 run a record's output depends on other records of its batch: its figure is not for "
+        "such a network",
+        "in {} runs a record's output depends on other records of its batch: their figures are not "
+        "for such networks",
+        "at a figure that is not for a network that couples records",
     ),
 }
 
@@ -94,19 +104,22 @@ def accountant(events: Sequence[Mapping[str, Any]]) -> str | None:
     return EXACT if kinds == {"gaussian"} else COMPOSED
 
 
-def caveats(events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a total over these events assumes, and what it is not."""
-    draws = [event for event in events if event["type"] == "dirichlet"]
+def caveats(
+    events: Sequence[Mapping[str, Any]], draws: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """What a total over these events assumes, of which `draws` cover draws only; what it is not."""
+    dirichlet = [event for event in draws if event["type"] == "dirichlet"]
     found = [
         BROKEN[mark].one if runs == 1 else BROKEN[mark].several.format(runs)
         for mark, runs in broken(events).items()
         if runs > 0
     ]
-    if any(event["participation"] == "hidden" for event in draws):
+    if any(event.get("participation", "hidden") == "hidden" for event in draws):
         found.append(HIDDEN)
     if draws:
         found.append(DRAWS_ONLY)
-        proved = all(ACCOUNTANTS["pld"].proved_at(event["alpha"]) for event in draws)
+    if dirichlet:
+        proved = all(ACCOUNTANTS["pld"].proved_at(event["alpha"]) for event in dirichlet)
         found.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
     if accountant(events) == COMPOSED and len(events) > 1:
         found.append(FIXED_BEFOREHAND)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import data, files, methods, progress, runs, sampling
 from ..settings import Settings
-from ..statement import from_json
+from ..statement import from_json, rounded_down, rounded_up
 from . import canary, claims, membership, one_run, reconstruct, schedules
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
@@ -153,19 +153,20 @@ def summarise(record: dict[str, Any]) -> str:
             f"membership (LiRA, {record['trials']} models): AUC {record['auc']:.3f}, "
             f"true-positive rate at 1 % false positives "
             f"{100 * record['true_positive_rate_at_1_percent']:.1f} % "
-            f"({100 * low:.1f}–{100 * high:.1f} % at {percent})"
+            f"({100 * low:.1f}–{100 * high:.1f} % in {percent} of resamplings of the models)"
         )
     what = "trainings" if record["attack"] == "canary" else "canaries"
     text = (
-        f"{record['attack']} ({record['trials']} {what}): ε ≥ {record['epsilon_lower']:.3g} "
-        f"for the released weights at {percent} confidence, {record['relation']}"
+        f"{record['attack']} ({record['trials']} {what}): "
+        f"ε ≥ {rounded_down(record['epsilon_lower'], 3)} for the released weights "
+        f"at {percent} confidence, {record['relation']}"
     )
     epsilon = record["claim"]["epsilon"]
     if epsilon is None:
         return text + "; nothing is claimed"
     verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
     scope = "" if record["covers_weights"] else ", which does not cover the weights"
-    return text + f"; {verdict} the figure of {epsilon:.3g} in that relation{scope}"
+    return text + f"; {verdict} the figure of {rounded_up(epsilon, 3)} in that relation{scope}"
 
 
 def shared(confidence: float, names: Sequence[str]) -> float:
@@ -274,7 +275,7 @@ def _membership(job: Job, advance: Advance) -> dict[str, Any]:
 
 def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
     settings = job.settings
-    if settings.model is None and not schedules.on_features(settings):
+    if settings.model is None and not methods.on_features(settings):
         settings = dataclasses.replace(settings, model="mlp")
     found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
     advance()

@@ -125,9 +125,10 @@ def area(scores_in: Array, scores_out: Array) -> float:
 def rated(
     scores: Array, members: Bools, confidence: float, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """AUC and true-positive rates, with intervals from resampling pairs of models.
+    """AUC and true-positive rates, with their spread when pairs of models are resampled.
 
-    Scores under one model depend on one another, so models and not records are resampled.
+    Scores under one model depend on one another, so models and not records are resampled. With the
+    few pairs of an audit the spread is narrower than a confidence interval would be.
     """
 
     def measure(rows: npt.NDArray[np.int64]) -> list[float]:

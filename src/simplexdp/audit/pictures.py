@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import data, files, runs, sampling
+from .. import data, files, methods, runs, sampling
 from ..settings import Settings
-from . import reconstruct, schedules
+from . import reconstruct
 
 METHODS = ("dirichlet", "dpsgd", "certified")
 BATCH = 8
@@ -30,8 +30,9 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
     for records, kind in ((1, "one"), (BATCH, "batch")):
         attacks = []
         for method in METHODS:
-            model = None if method in schedules.ON_FEATURES else "mlp"
-            settings = dataclasses.replace(asked, method=method, model=model)
+            settings = dataclasses.replace(asked, method=method, model=None)
+            if not methods.on_features(settings):
+                settings = dataclasses.replace(settings, model="mlp")
             rng = sampling.stream(seed, "audit-pictures", records)
             attacks.append(reconstruct.attack(settings, dataset, records, rng))
             found.append({"method": method, **reconstruct.summary(attacks[-1])})

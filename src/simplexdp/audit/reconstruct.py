@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from .. import data, sampling
+from .. import data, methods, sampling
 from ..settings import Settings
 from . import crafting, schedules, shadow
 
@@ -100,7 +100,7 @@ def attack(
             "the reconstruction needs a linear first layer; give --model mlp or logistic"
         )
     weight = _change(before.weight, after.weight)
-    if schedules.on_features(settings):
+    if methods.on_features(settings):
         # The bias is no sum over records, so the rows of the weights are what there is.
         found = stretched(weight)
     else:
@@ -124,7 +124,7 @@ def _one_batch(
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
     single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
-    if schedules.on_features(settings):
+    if methods.on_features(settings):
         kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
         small = dataclasses.replace(small, train=kept)
         single = dataclasses.replace(

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from .. import methods
 from ..settings import Settings
 from .claims import IN_OUT, PAIR
 from .shadow import Shadow
@@ -29,8 +30,6 @@ SMALL_STEPS = 200
 SMALL_BATCH = 12
 
 
-# Linear on fixed features: they take no model and no batch, and start at zero weights.
-ON_FEATURES = ("certified", "gaussian-features")
 # Pixels as features, so that the attack sees its input.
 COLUMNS = {"features": "columns"}
 # A random whitening would blur the projection; its share of the budget goes to the steps.
@@ -38,11 +37,6 @@ PLAINLY = {"certified": {**COLUMNS, "moment_share": 0.0}}
 # Rows are not centred either: then an input of zeros is the null record of zero-out.
 UNCENTRED = {"certified": {**PLAINLY["certified"], "mean_share": 0.0}}
 FEATURES = {PAIR: PLAINLY, IN_OUT: UNCENTRED}
-
-
-def on_features(settings: Settings) -> bool:
-    """Whether the model is linear on fixed features; below noise that trains too, it is not."""
-    return settings.method in ON_FEATURES and settings.options.get("form") != "trained"
 
 
 def canary(settings: Settings, records: int, relation: str = PAIR) -> Settings:
@@ -75,7 +69,7 @@ def _adapted(
     model: str,
     options: Mapping[str, Mapping[str, Any]],
 ) -> Settings:
-    if on_features(settings):
+    if methods.on_features(settings):
         chosen = {**options.get(settings.method, COLUMNS), **settings.options}
         return dataclasses.replace(
             settings, batch_size=None, epochs=None, augment=(), options=chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from .. import data, files, methods, progress, runs, sampling
 from ..settings import DEFAULTS, Settings
+from ..statement import rounded_up
 from . import attacks, canary, claims, crafting, membership, one_run, schedules
 
 METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
@@ -18,7 +20,7 @@ METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
 TRIALS = {"dirichlet": 400, "certified": 400}
 OTHER_TRIALS = 160
 MODELS = 12
-FASHION_RECORDS = 2000
+MOST_RECORDS = 2000
 
 
 def table(
@@ -42,8 +44,8 @@ def table(
         methods.method(method)
     rng = sampling.stream(seed, "audit-table", 0)
     dataset = data.load(asked.data, **asked.data_options)
-    if len(dataset.train) > FASHION_RECORDS:
-        dataset = crafting.subset(dataset, FASHION_RECORDS, rng)
+    if len(dataset.train) > MOST_RECORDS:
+        dataset = crafting.subset(dataset, MOST_RECORDS, rng)
     counts = {method: trials or TRIALS.get(method, OTHER_TRIALS) for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
     rows = []
@@ -148,25 +150,28 @@ def to_markdown(record: dict[str, Any]) -> str:
             f"| {100 * member['true_positive_rate_at_1_percent']:.1f} % "
             f"({100 * low:.1f}–{100 * high:.1f}) | {member['auc']:.3f} |"
         )
+    percent = f"{100 * record['confidence']:g} %"
     trials = ", ".join(f"{row['method']} {row['canary']['trials']}" for row in record["rows"])
     first = record["rows"][0]
     lines += [
         "",
-        f"{record['data']}, δ = {record['delta']:g}, confidence {100 * record['confidence']:g} %. "
+        f"{record['data']}, δ = {record['delta']:g}, confidence {percent} for each bound by "
+        "itself. "
         f"Canary trainings: {trials}. One run: {first['one_run']['trials']} canaries. "
         f"Membership: {first['membership']['trials']} models on halves of "
-        f"{first['membership']['pool']} records, interval by resampling models. "
+        f"{first['membership']['pool']} records; in brackets the middle {percent} when pairs of "
+        "models are resampled, which with so few is no confidence interval. "
         f"{record['seconds']:.0f} s in all. Bold: above the claim in that relation.",
     ]
     return "\n".join(lines)
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"
+    return "none" if value is None else rounded_up(value, 3)
 
 
 def _bound(found: dict[str, Any], claim: float | None) -> str:
-    text = f"{found['epsilon_lower']:.2f}"
+    text = f"{math.floor(100 * found['epsilon_lower']) / 100:.2f}"  # never above what was found
     return f"**{text}**" if claim is not None and found["epsilon_lower"] > claim else text
 
 
@@ -194,12 +199,6 @@ def place(page: Path, record: dict[str, Any]) -> None:
     head, rest = text.split(begin, 1)
     tail = rest.split(end, 1)[1]
     files.write_atomically(page, f"{head}{begin}\n\n{to_markdown(record)}\n\n{end}{tail}".encode())
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A table as `write` left it."""
-    record: dict[str, Any] = files.read_json(path)
-    return record
 
 
 def as_text(record: dict[str, Any]) -> str:

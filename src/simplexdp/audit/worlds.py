@@ -24,9 +24,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from .. import features
+from .. import features, methods
 from ..settings import Settings
-from . import crafting, schedules, shadow
+from . import crafting, shadow
 
 REMOVING = ("dpsgd",)
 SCALED_BY_THE_RATE = ("sgd", "momentum")
@@ -34,7 +34,11 @@ SCALED_BY_THE_RATE = ("sgd", "momentum")
 
 def in_or_out(settings: Settings, planted: crafting.Planted) -> tuple[Settings, crafting.Planted]:
     """Settings and canaries under which a canary that is out is a null record."""
-    if settings.method in schedules.ON_FEATURES:
+    if settings.options.get("form") == "trained":
+        raise ValueError(
+            "the trained form of gaussian-features has no null record; use --relation pair"
+        )
+    if methods.on_features(settings):
         _check_null(settings, planted.dataset.input_shape)
     removed = settings.method in REMOVING
     if removed:
@@ -94,10 +98,6 @@ def _check_null(settings: Settings, input_shape: tuple[int, ...]) -> None:
         raise ValueError(
             "an input of zeros is certified's null record only where rows are not centred: that "
             "needs the options mean_share=0 and moment_share=0; or use --relation pair"
-        )
-    if options.get("form") == "trained":
-        raise ValueError(
-            "the trained form of gaussian-features has no null record; use --relation pair"
         )
     feature_map = features.build(str(options.get("features", "auto")), input_shape)
     if bool(feature_map.apply(torch.zeros(1, *input_shape)).any()):

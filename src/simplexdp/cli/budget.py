@@ -95,6 +95,8 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """What has been spent on a data set, and the budget that must not be exceeded."""
+    if path is not None and set_budget is None and not path.exists():
+        raise ValueError(f"there is no ledger {path}; a run begins one, or --set-budget")
     book = ledgers.Ledger(path or ledgers.default_path())
     chosen = [_known(data, book)] if data is not None else book.data_sets()
     if set_budget is not None:

@@ -26,9 +26,13 @@ def compare(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-5,
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 3,
-    steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Expected records in a batch.")] = None,
-    model: Annotated[str | None, typer.Option(help="A model's name.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps, of methods that train a network.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Expected records in a batch, of those too.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model's name, of those too.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
     ] = None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from simplexdp.data.catalog import check, describe, fetch, load_named, names, present
-from simplexdp.data.dataset import DataError, Dataset, Split, to_model_input
+from simplexdp.data.dataset import Array, DataError, Dataset, Split, to_model_input
 from simplexdp.data.own import Options, load_path
 from simplexdp.data.schema import BoundsOption, CategoriesOption, NamesOption, declared
 from simplexdp.data.split import SPLIT_SEED
+from simplexdp.data.unlabelled import read_path
 
 __all__ = [
     "DataError",
@@ -20,6 +21,7 @@ __all__ = [
     "load",
     "names",
     "present",
+    "read_inputs",
     "to_model_input",
 ]
 
@@ -76,3 +78,26 @@ def load(
         image_size=image_size,
     )
     return load_path(path, options)
+
+
+def read_inputs(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    bounds: BoundsOption = None,
+    categories: CategoriesOption = None,
+    public_columns: NamesOption = None,
+    drop: NamesOption = None,
+    schema: str | Path | None = None,
+    image_size: int | str | tuple[int, ...] | None = None,
+) -> Array:
+    """The inputs of new records, for a model trained on data loaded with the same options.
+
+    An image or a folder of images (no folders by class), X of an .npz, or a table; a label column
+    is passed over where there is one. The training records are not needed.
+    """
+    found = Path(path).expanduser()
+    if not found.exists():
+        raise DataError(f"there is no file or folder {path}")
+    declarations = declared(label, bounds, categories, public_columns, drop, schema)
+    return read_path(found, declarations, image_size)

@@ -12,6 +12,7 @@ from simplexdp.data.readers import npz_arrays
 from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale
 
 WHOLE = "X"
+BY_TYPE: dict[str, Bounds] = {"uint8": (0.0, 255.0), "bool": (0.0, 1.0)}
 Scaler = Callable[[Array], Array]
 
 
@@ -30,14 +31,22 @@ def channels_first(values: Array, name: str) -> Array:
     )
 
 
+def read_inputs(path: Path, name: str) -> Array:
+    """The inputs by the name of their array, as they are stored."""
+    values = channels_first(npz_arrays(path, (name,))[name], name)
+    if len(values) == 0:
+        raise DataError(f"{name} in {path.name} has no records")
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{name} in {path.name} is not numeric")
+    if values.dtype.kind == "f":
+        refuse_missing(values, f"{name} in {path.name}")
+    return values
+
+
 def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
     """Inputs and public labels, by the names of their arrays."""
-    content = npz_arrays(path, (inputs, labels))
-    values, targets = channels_first(content[inputs], inputs), content[labels]
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{inputs} in {path.name} is not numeric")
-    if values.dtype.kind == "f":
-        refuse_missing(values, f"{inputs} in {path.name}")
+    values = read_inputs(path, inputs)
+    targets = npz_arrays(path, (labels,))[labels]
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     if targets.ndim != 1 or len(targets) != len(values) or targets.dtype.kind not in "iubUS":
@@ -53,6 +62,7 @@ def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bou
     computed: list[str] = []
     for k in range(inputs.shape[1]):
         given = schema.bounds.get(str(k), schema.bounds.get(WHOLE, schema.bounds_of(str(k))))
+        given = given or BY_TYPE.get(inputs.dtype.name)
         if given is None and not (schema.is_public(str(k)) or WHOLE in schema.public):
             raise DataError(
                 f"feature {k} of X in {path.name} ({inputs.dtype}) has no bounds: give "
@@ -65,7 +75,7 @@ def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bou
 
 
 def _image_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds, bool]:
-    given = schema.bounds.get(WHOLE, schema.bounds_of(WHOLE))
+    given = schema.bounds.get(WHOLE, schema.bounds_of(WHOLE)) or BY_TYPE.get(inputs.dtype.name)
     if given is not None:
         return given, False
     if schema.is_public(WHOLE):
@@ -80,16 +90,15 @@ def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str,
     """The map from inputs to [-1, 1], and what was computed from the training records for it.
 
     uint8 has its range by type: images stay bytes (`to_model_input` scales them), features are
-    scaled from 0..255.
+    scaled from 0..255 unless bounds are given.
     """
     features = [str(k) for k in range(train.shape[1])] if train.ndim == 2 else []
     schema.check_names([WHOLE, *features])
     what = "minimum and maximum of the training records"
     if train.dtype == np.uint8 and train.ndim == 4:
+        if schema.bounds:
+            raise DataError(f"X in {path.name} are images of bytes, 0 to 255: they take no bounds")
         return (lambda values: values), ()
-    if train.dtype in (np.uint8, np.bool_):
-        high = 255.0 if train.dtype == np.uint8 else 1.0
-        return (lambda values: scale(values, 0.0, high)), ()
     if train.ndim == 4:
         (low, top), public = _image_bounds(train, schema, path)
         return (lambda values: scale(values, low, top)), (

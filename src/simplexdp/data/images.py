@@ -10,6 +10,7 @@ from PIL import Image
 from simplexdp.data.dataset import Array, DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
+UNREAD = (".tif", ".tiff", ".dcm", ".bmp", ".gif", ".webp", ".jp2", ".npy")  # images all the same
 Size = tuple[int, int, int]
 
 
@@ -33,18 +34,28 @@ def parse_size(option: int | str | tuple[int, ...]) -> Size:
 
 def class_folders(root: Path) -> dict[str, list[Path]]:
     """The image files of each class, by folder name."""
-    found = {
-        folder.name: sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES)
+    folders = [
+        folder
         for folder in sorted(root.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
-    }
-    if empty := [name for name, files in found.items() if not files]:
-        raise DataError(
-            f"the class folder {empty[0]} in {root.name} holds no "
-            f"{', '.join(s[1:] for s in SUFFIXES)} images"
-        )
-    if len(found) < 2:
+    ]
+    if len(folders) < 2:
         raise DataError(f"{root} needs one folder of images for each of at least two classes")
+    return {folder.name: files_in(folder) for folder in folders}
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The image files of one folder, by name; what cannot be read is not skipped silently."""
+    listed = sorted(folder.iterdir())
+    where = f"the folder {folder.name} in {folder.parent.name}"
+    if unread := sum(file.suffix.lower() in UNREAD for file in listed):
+        raise DataError(
+            f"{where} holds {unread} images that are neither PNG nor JPEG: convert them, or take "
+            "them away"
+        )
+    found = [file for file in listed if file.suffix.lower() in SUFFIXES]
+    if not found:
+        raise DataError(f"{where} holds no {', '.join(s[1:] for s in SUFFIXES)} images")
     return found
 
 

@@ -117,7 +117,7 @@ def load_table(path: Path, options: Options) -> Dataset:
         raise DataError(f"{path.name} is a table: name its label column with --label")
     table = tables.read_table(path)
     texts = tables.label_texts(table, schema.label, path)
-    if path.suffix == ".csv" and schema.label in texts:
+    if tables.is_csv(path) and schema.label in texts:
         raise DataError(
             f"the column for --label is called like one of its labels, so {path.name} seems to "
             "have no header: its first line must name the columns"
@@ -137,7 +137,7 @@ def load_table(path: Path, options: Options) -> Dataset:
         test_labels = encode_labels(
             tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
         )
-    plan = tables.encoders(train_table, schema, path.suffix == ".csv")
+    plan = tables.encoders(train_table, schema, tables.is_csv(path))
     return _dataset(
         path,
         Split(tables.encode(train_table, plan, path), train_labels),
@@ -232,7 +232,7 @@ def _check_used(path: Path, options: Options) -> None:
             unused = "a label, bounds, categories, public or dropped columns"
     elif options.image_size is not None:
         unused = "an image size"
-    elif path.suffix == ".npz" and (schema.label or schema.categories or schema.drop):
+    elif path.suffix.lower() == ".npz" and (schema.label or schema.categories or schema.drop):
         unused = "a label, categories or dropped columns"
     if unused is not None:
         raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
@@ -245,9 +245,9 @@ def load_path(path: Path, options: Options) -> Dataset:
         raise DataError(f"the test data {options.test} does not exist")
     if path.is_dir():
         return load_images(path, options)
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return load_npz(path, options)
-    if path.suffix in tables.SUFFIXES:
+    if path.suffix.lower() in tables.SUFFIXES:
         return load_table(path, options)
     raise DataError(
         f"{path.name} is none of: a folder of images by class, .npz, {', '.join(tables.SUFFIXES)}"

@@ -101,14 +101,14 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
         for name, values in option.items():
             if not isinstance(values, list | tuple):
                 raise DataError(f"the categories of {name} need a list, such as ['f', 'm']")
-        found = {name: tuple(str(v) for v in values) for name, values in option.items()}
+        found = {name: tuple(str(v).strip() for v in values) for name, values in option.items()}
     else:
         found = {}
         for text in [option] if isinstance(option, str) else option:
             name, equals, listed = text.partition("=")
             if not equals:
                 raise DataError(f"cannot read the categories {text!r}: write column=a|b|c")
-            found[name.strip()] = tuple(listed.split("|"))
+            found[name.strip()] = tuple(value.strip() for value in listed.split("|"))
     for name, values in found.items():
         if len(values) < 2 or len(set(values)) != len(values):
             raise DataError(f"the categories of {name} need at least two different values")

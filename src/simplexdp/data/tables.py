@@ -16,6 +16,7 @@ from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.schema import ALL, Schema, data_bounds, refuse_missing, scale
 
 SUFFIXES = (".csv", ".parquet")
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # what exports write for no value
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,18 @@ class Encoder:
     computed: str | None = None
 
 
+def is_csv(path: Path) -> bool:
+    """Whether the table is text, whatever the case of its suffix."""
+    return path.suffix.lower() == ".csv"
+
+
 def read_table(path: Path) -> Any:
     """The table; every csv column is text, so that no type is guessed from private values.
 
     pyarrow's messages quote the offending row, so they are not passed on.
     """
     try:
-        if path.suffix == ".parquet":
+        if not is_csv(path):
             table = pyarrow.parquet.read_table(path)
         else:
             names = pyarrow.csv.open_csv(path).schema.names
@@ -52,14 +58,15 @@ def read_table(path: Path) -> Any:
     return table
 
 
-def _texts(column: Any, name: str) -> list[str]:
-    values = column.to_pylist()
-    missing = sum(value is None or value == "" for value in values)
+def _texts(column: Any, name: str, categories: tuple[str, ...] = ()) -> list[str]:
+    """A column as text without spaces around it; NA is a value only where it is a category."""
+    texts = ["" if value is None else str(value).strip() for value in column.to_pylist()]
+    missing = sum(text in MISSING and text not in categories for text in texts)
     if missing:
         raise DataError(
             f"column {name} has {missing} missing values: fill or remove those records first"
         )
-    return [str(value) for value in values]
+    return texts
 
 
 def label_texts(table: Any, label: str, path: Path) -> list[str]:
@@ -67,8 +74,9 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
     if label not in table.column_names:
         raise DataError(
             # Without a header the first record stands in its place: its values are not shown.
-            f"{path.name} has {len(table.column_names)} columns, none called {label!r} (--label); "
-            "the first line must name the columns"
+            f"{path.name} has {len(table.column_names)} column(s), none called {label!r} (--label);"
+            " the first line must name the columns"
+            + (", with a comma between them" if is_csv(path) else "")
         )
     return _texts(table.column(label), label)
 
@@ -115,7 +123,7 @@ def _numeric(name: str, bounds: tuple[float, float], computed: str | None = None
 
 
 def _categorical(name: str, categories: tuple[str, ...], computed: str | None = None) -> Encoder:
-    return Encoder(name, lambda c: one_hot(_texts(c, name), categories, name), computed)
+    return Encoder(name, lambda c: one_hot(_texts(c, name, categories), categories, name), computed)
 
 
 def _is_text(column: Any) -> bool:
@@ -145,9 +153,13 @@ def _public(name: str, column: Any, from_csv: bool) -> Encoder:
 
 
 def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
-    """One encoder a column, from the user's declarations and the training records."""
+    """One encoder a column, from the user's declarations and the training records.
+
+    Features stand in the order of the columns' names, so that a table with its columns in another
+    order gives the same.
+    """
     schema.check_names(table.column_names)
-    columns = [n for n in table.column_names if n != schema.label and n not in schema.drop]
+    columns = sorted(n for n in table.column_names if n != schema.label and n not in schema.drop)
     if not columns:
         raise DataError("the table has no column beside the label")
     found: list[Encoder] = []
@@ -164,6 +176,8 @@ def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
             found.append(_numeric(name, (0.0, 1.0)))
         elif (bounds := schema.bounds_of(name)) is not None:
             found.append(_numeric(name, bounds))
+        elif pa.types.is_uint8(column.type):
+            found.append(_numeric(name, (0.0, 255.0)))
         else:
             undeclared.append(name)
     if undeclared:

@@ -11,7 +11,6 @@ from ..settings import Settings
 
 FEW, MORE = 2, 8  # steps of the two trainings whose difference is timed
 TESTED = 200  # records on which the timed trainings are evaluated
-WHOLE = ("certified", "gaussian-features")  # too short to time a part of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ def measure(settings: Settings, dataset: data.Dataset) -> Pace:
     again in the cache.
     """
     train = methods.method(settings.method)
-    if settings.method in WHOLE and settings.options.get("form") != "trained":
+    if methods.on_features(settings):
         whole = train(dataclasses.replace(settings, seed=0), dataset, None)
         return Pace(0.0, 0.0, whole.seconds - whole.chosen.get("feature_seconds", 0.0))
     test = dataset.test

@@ -39,6 +39,9 @@ IGNORED = {
 }
 
 
+_ON_FEATURES = ("certified", "gaussian-features")
+
+
 class Method(Protocol):
     """What every method's module offers under the name `train`."""
 
@@ -83,6 +86,14 @@ def run(
     check_augmentation(settings.augment, dataset.input_shape)
     with distributed.group(settings.device):
         return _run(settings, asked, out, resume, show_progress, dataset, ledger)
+
+
+def on_features(settings: Settings) -> bool:
+    """Whether the model is linear on fixed features, and so has no network and no batches.
+
+    Noise that is trained below (gaussian-features, form=trained) has both.
+    """
+    return settings.method in _ON_FEATURES and settings.options.get("form") != "trained"
 
 
 def check_used(settings: Settings) -> None:
@@ -142,15 +153,20 @@ def _run(
             folder.discard()
         raise
     if distributed.is_first():
-        folder.save_model(outcome.model)
-        folder.save_outcome(
-            summary(settings, outcome, folder),
+        folder.save_model(
+            outcome.model,
             {
+                "method": settings.method,
+                "model": outcome.model_name,
+                "norm": settings.norm,
+                "options": dict(settings.options),
+                "on_features": on_features(settings),
                 "shape": list(dataset.input_shape),
                 "pixels": has_pixels(dataset),
                 "class_names": list(dataset.class_names),
             },
         )
+        folder.save_outcome(summary(settings, outcome, folder))
         folder.save_statement(outcome.statement)
         folder.forget_seed()
     return outcome, folder

@@ -22,7 +22,7 @@ from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from . import linear, linear_rule
 from .outcome import (
-    REFUSAL_TELLS,
+    BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
     refuse_not_finite,
@@ -175,7 +175,6 @@ def statement(
     seed_known: bool,
     computed_from_data: tuple[str, ...] = (),
     provenance: tuple[str, ...] = (),
-    further: tuple[Assumption, ...] = (),
 ) -> Statement:
     """What may be claimed of the weights."""
     cost, schedule = fitted.spending, fitted.rule.schedule
@@ -201,16 +200,13 @@ def statement(
         covers_draws=False,
         covers_weights=True,
         covers=(
-            "the released weights and bias, and all that is computed from them",
+            "the released weights and bias, and what is computed from them and no training input",
             "the private mean and second moments of the features, and every iterate",
         ),
         does_not_cover=(
-            "Any use of the labels, the number of records or the class counts: these are public.",
             "Replacing an input by another one: that relation doubles μ.",
             "The cached features, which are as private as the inputs.",
-            "The test and validation accuracies, where those records are private too.",
-            "The time that training takes.",
-            REFUSAL_TELLS,
+            *BESIDE_THE_WEIGHTS,
         ),
         assumptions=(
             Assumption(
@@ -227,7 +223,6 @@ def statement(
                 ),
                 holds=None if seed_known else True,
             ),
-            *further,
             *common_assumptions(seed_known, computed_from_data),
         ),
         notes=(RULE_NOTE, *provenance),

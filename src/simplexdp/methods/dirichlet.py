@@ -72,7 +72,9 @@ def train(
                 plan.epsilon_spent(step) if cheap or step == plan.steps else None
             ),
             on_resume=plan.resume_at,
-            reserve=lambda: reserve(settings, run, event, ledger.DRAWS, dataset.computed_from_data),
+            reserve=lambda: reserve(
+                settings, run, event, ledger.DRAWS, dataset.computed_from_data, separate
+            ),
         ),
         run,
         show_progress,

@@ -38,7 +38,7 @@ from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
 from .outcome import (
-    REFUSAL_TELLS,
+    BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
     model_for,
@@ -349,11 +349,7 @@ def statement(
         covers_draws=False,
         covers_weights=True,
         covers=("the released weights, the weights of every step, and averages of them",),
-        does_not_cover=(
-            "The test and validation accuracies, where those records are private too.",
-            REFUSAL_TELLS,
-            "Any use of the labels, the number of records or the class counts: these are public.",
-        ),
+        does_not_cover=BESIDE_THE_WEIGHTS,
         assumptions=(
             Assumption(
                 "A record's gradient depends on that record alone (no batch norm).",

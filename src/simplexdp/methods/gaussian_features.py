@@ -35,7 +35,7 @@ from ..statement import Assumption, Statement, common_assumptions
 from .certified import FeatureLinear, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
 from .outcome import (
-    REFUSAL_TELLS,
+    BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
     number_of,
@@ -264,10 +264,8 @@ def _statement(
         covers_weights=True,
         covers=("the noised features of every record", "the weights, trained on nothing else"),
         does_not_cover=(
-            "Any use of the labels, the number of records or the class counts: these are public.",
             "The cached features, which are as private as the inputs.",
-            "The test and validation accuracies, where those records are private too.",
-            REFUSAL_TELLS,
+            *BESIDE_THE_WEIGHTS,
         ),
         assumptions=(
             Assumption(

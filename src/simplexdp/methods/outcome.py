@@ -19,9 +19,14 @@ from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from ..training import Trained, seed_torch
 
-REFUSAL_TELLS = (
-    "Whether every input is finite: NaN and infinity are refused, and the refusal tells that some "
-    "input holds one."
+# What no figure about released weights covers.
+BESIDE_THE_WEIGHTS = (
+    "Any use of the labels, the number of records or the class counts: these are public.",
+    "The test and validation accuracies, where those records are private too.",
+    "Predictions on the training records: each depends on its own input beside the weights.",
+    "The time that training takes.",
+    "Whether every input is as declared: NaN and infinity, values outside the categories and "
+    "images of another form are refused, and the refusal tells that, and how many, there are.",
 )
 
 
@@ -127,23 +132,27 @@ def reserve(
     event: Event,
     covers: str,
     computed_from_data: Sequence[str] = (),
+    separate: bool | None = None,
 ) -> None:
     """Count a run in the ledger, where it has one, before its first step.
 
-    The entry is marked with the assumptions that the run's own statement calls broken.
+    The entry is marked with what this run breaks of the assumptions in its statement: a secret
+    seed, public preprocessing, and outputs that depend on their own record alone. That Algorithm 1
+    and trained features reach the inputs past their draws is said of all such runs.
     """
     if run is None:
         return
     marks = {
         totals.SEED_KNOWN: settings.seed is not None,
         totals.COMPUTED: bool(computed_from_data),
+        totals.COUPLED: separate is False,
     }
     event = marked(event, [mark for mark, broken in marks.items() if broken])
     run.reserve(identity(settings.data), settings.method, event, covers)
 
 
 def refuse_not_finite(dataset: data.Dataset) -> None:
-    """Refuse inputs with NaN or infinity before anything is spent; ``REFUSAL_TELLS`` names it."""
+    """Refuse inputs with NaN or infinity before anything is spent; a statement names that."""
     splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}
     for name, split in splits.items():
         if split is None or split.inputs.dtype.kind != "f":

@@ -111,7 +111,7 @@ def train_below(
                 settings=settings,
                 optimizer=optimizer,
                 reserve=lambda: reserve(
-                    settings, run, event, ledger.DRAWS, dataset.computed_from_data
+                    settings, run, event, ledger.DRAWS, dataset.computed_from_data, separate
                 ),
             ),
             run,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import accounting, files, mechanism
+from .. import accounting, files, mechanism, methods
 from ..experiments import grid, identity, recipes, records
 from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..runs import version
@@ -26,7 +26,6 @@ PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "at most the draws, not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
-ON_FEATURES = ("certified", "gaussian-features")
 TITLES = {
     "dirichlet": "Dirichlet (Algorithm 1)",
     "dpsgd": "DP-SGD",
@@ -103,7 +102,7 @@ def label(settings: Settings, record: Record) -> str:
         return ", ".join([grid.row_label(settings, recipe), *of_copy])
     # A feature map's name goes on with its version, which the record has.
     network = str(record.get("model"))
-    name = network.partition("-")[0] if settings.method in ON_FEATURES else network
+    name = network.partition("-")[0] if methods.on_features(settings) else network
     rate = [] if settings.lr is None else [f"lr {settings.lr:g}"]
     apart = grid.apart(settings, Settings(data=settings.data, method=settings.method))
     return ", ".join([TITLES.get(settings.method, settings.method), name, *rate, *apart, *of_copy])

@@ -1,0 +1,36 @@
+"""How are records read that have no labels? As the training inputs were, by what was declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from simplexdp.data import arrays, images, tables
+from simplexdp.data.dataset import Array, DataError
+from simplexdp.data.schema import Schema
+
+
+def read_path(path: Path, schema: Schema, image_size: int | str | tuple[int, ...] | None) -> Array:
+    """The inputs of new records: one image or a folder of them, X of an .npz, or a table."""
+    if schema.public:
+        raise DataError(
+            "the scale of a public column was computed from the training records: read new ones "
+            "beside those, with data.load and test="
+        )
+    suffix = path.suffix.lower()
+    if path.is_dir() or suffix in images.SUFFIXES:
+        if image_size is None:
+            raise DataError("give the image size that the model was trained with (image_size)")
+        files = images.files_in(path) if path.is_dir() else [path]
+        return images.read_images({path.stem: files}, images.parse_size(image_size), True)[0]
+    if suffix == ".npz":
+        values = arrays.read_inputs(path, arrays.WHOLE)
+        return arrays.scaler(values, schema, path)[0](values)
+    if suffix in tables.SUFFIXES:
+        table = tables.read_table(path)
+        here = dataclasses.replace(schema, drop=schema.drop & frozenset(table.column_names))
+        return tables.encode(table, tables.encoders(table, here, tables.is_csv(path)), path)
+    raise DataError(
+        f"{path.name} is none of: an image or a folder of images, .npz, "
+        f"{', '.join(tables.SUFFIXES)}"
+    )
