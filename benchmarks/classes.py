@@ -1,0 +1,128 @@
+"""Which classes does a trained network find?  The recall of each, for networks in results/runs.
+
+Algorithm 1's gradient carries the factor κ, which is nearly proportional to the probability of the
+true class, so a class that the network has given up hardly pulls any more. An accuracy does not
+show that; the recall of each class does.
+
+    python benchmarks/classes.py --runs runs
+
+The folders are those that `simplexdp reproduce` leaves (--runs there); a run counts if its record
+is in results/runs. What is found is added to results/benchmarks/classes.json, and the table on
+docs/results.md is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file
+
+from simplexdp import data, files, models, runs, training
+from simplexdp.experiments import records
+from simplexdp.runs import RunFolder
+
+HERE = Path(__file__).resolve().parent.parent
+RESULTS, PAGE = HERE / "results", HERE / "docs" / "results.md"
+OUT = RESULTS / "benchmarks" / "classes.json"
+EXPERIMENTS = ("fashion-mnist", "mnist", "dermamnist")
+METHODS = ("dirichlet", "plain")
+
+
+def folders(roots: list[Path]) -> Iterator[RunFolder]:
+    """The finished runs in these folders, or one level below them."""
+    for root in roots:
+        for path in (root, *sorted(root.iterdir())):
+            if (path / runs.CONFIGURATION).is_file() and RunFolder(path).finished():
+                yield RunFolder(path)
+
+
+def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
+    """The recall of each class on the test set."""
+    settings = folder.settings()
+    dataset = data.load(settings.data, **settings.data_options)
+    model = models.build(record["model"], dataset.input_shape, dataset.classes, settings.norm)
+    model.load_state_dict(load_file(folder.path / runs.MODEL))
+    predicted = training.predictions(model, dataset.test, settings)
+    labels = dataset.test.labels
+    accuracy = float((predicted == labels).mean())
+    if abs(accuracy - record["accuracy"]) > 1e-3:
+        raise ValueError(f"{folder.path} scores {accuracy}, and its record {record['accuracy']}")
+    recall = [float((predicted[labels == k] == k).mean()) for k in range(dataset.classes)]
+    never = sorted(set(range(dataset.classes)) - set(np.unique(predicted).tolist()))
+    return {
+        "key": record["key"],
+        "experiment": record["experiment"],
+        "method": settings.method,
+        "epsilon": None if settings.method == "plain" else settings.epsilon,
+        "lr": settings.lr,
+        "accountant": settings.accountant,
+        "steps": record["steps"],
+        "accuracy": accuracy,
+        "recall": [round(value, 4) for value in recall],
+        "never_predicted": [dataset.class_names[k] for k in never],
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The recall of the class that is found least, and the classes that are never predicted."""
+    lines = [
+        "| data | ε | learning rate | steps | accuracy | least recall | never predicted |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
+        epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
+        lines.append(
+            f"| {row['experiment']} | {epsilon}{by} | {rate} | {row['steps']:,} "
+            f"| {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
+            f"| {', '.join(row['never_predicted']) or '–'} |"
+        )
+    return "\n".join(lines)
+
+
+def renew(text: str) -> None:
+    """Put the table between its markers on the docs page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split("<!-- classes -->")
+    _, after = rest.split("<!-- end classes -->")
+    PAGE.write_text(f"{before}<!-- classes -->\n{text}\n<!-- end classes -->{after}", "utf-8")
+
+
+def main() -> None:
+    """Measure what is not in the file yet, write, renew."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, nargs="+", required=True)
+    chosen = parser.parse_args()
+    known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
+    rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
+    found = {row["key"]: row for row in rows if row["key"] in known}
+    for folder in folders(chosen.runs):
+        record = known.get(folder.settings().key(runs.version()))
+        if record is None or record["key"] in found:
+            continue
+        settings = folder.settings()
+        if settings.method in METHODS and record["experiment"] in EXPERIMENTS:
+            found[record["key"]] = measure(folder, record)
+            print(table([found[record["key"]]]).splitlines()[-1], flush=True)
+    rows = sorted(
+        found.values(),
+        key=lambda row: (
+            EXPERIMENTS.index(row["experiment"]),
+            row["lr"] is not None,
+            row["epsilon"] or float("inf"),
+            row["accountant"],
+        ),
+    )
+    machine = {**runs.machine(), "version": runs.version()}
+    files.write_json(OUT, {"machine": machine, "rows": rows})
+    renew(table(rows))
+
+
+if __name__ == "__main__":
+    main()
