@@ -105,7 +105,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)
     if len(np.unique(final)) == 1:
         progress.warn(
-            "the model gives every test record the same class: a smaller --lr, more steps or a "
+            "the model gives every test record the same class: another --lr, more steps or a "
             "larger --epsilon may help"
         )
     accuracy = float((final == job.dataset.test.labels).mean())
