@@ -223,10 +223,9 @@ def test_the_ratio_of_the_two_ends_grows_with_the_level(alpha, strength, theta, 
             return math.inf
         ends = []
         for x in (high, low):
-            t, s = special.expit(x), special.expit(-x)
-            ends.append(
-                math.log(abs(x - mean)) + alpha * math.log(t * s) - math.log(abs(t - theta))
-            )
+            log_product = special.log_expit(x) + special.log_expit(-x)  # t·s underflows
+            distance = abs(special.expit(x) - theta)
+            ends.append(math.log(abs(x - mean)) + alpha * log_product - math.log(distance))
         return ends[0] - ends[1]
 
     assert log_ratio(depth) >= log_ratio(1.3 * depth) - 1e-6

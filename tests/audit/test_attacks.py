@@ -90,7 +90,7 @@ def test_the_summary_says_how_the_bound_stands_to_the_figure(images: data.Datase
     certified = audit.run(
         Settings(method="certified", steps=3), "canary", 136, dataset=images, seed=3
     )
-    assert "not above the figure of 2.15" in certified["summary"]
+    assert "not above the figure of 2.16" in certified["summary"]
 
 
 def test_an_audit_of_a_run_reaches_its_statement(images: data.Dataset, tmp_path: Path) -> None:
