@@ -126,4 +126,5 @@ def test_predictions_on_the_training_records_are_not_covered():
     X, y = load_iris(return_X_y=True)
     made = CertifiedClassifier(epsilon=1.0, bounds=(0.0, 8.0)).fit(X, y).statement_
     assert any("Predictions on the training records" in line for line in made.does_not_cover)
+    assert "Covers the draws" not in made.to_markdown()  # it makes none
     assert not made.broken()

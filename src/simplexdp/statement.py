@@ -102,6 +102,12 @@ class Statement:
         audited = self.audited or {}
         broken = bool(self.broken())
         open_draws = self.covers_draws and not self.covers_weights and not broken
+        draws = {
+            "Covers the draws": _covered(self.covers_draws, broken)
+            + (", subject to the assumptions below" if open_draws else "")
+        }
+        if self.covers_weights and not self.covers_draws:
+            draws = {}  # a method that makes none
         parts = [
             "# Privacy statement",
             f"**{self.headline()}**",
@@ -117,8 +123,7 @@ class Statement:
                     "Sampling": self.sampling,
                     "Steps": self.steps,
                     "Accountant": self.accountant,
-                    "Covers the draws": _covered(self.covers_draws, broken)
-                    + (", subject to the assumptions below" if open_draws else ""),
+                    **draws,
                     "Covers the released weights": _covered(self.covers_weights, broken),
                     "Audited": audited.get("summary", "no audit was run on this model"),
                 }

@@ -32,6 +32,9 @@ def test_images_one_or_many(tmp_path: Path) -> None:
     assert one.max() == 5
     with pytest.raises(ValueError, match="give the image size"):
         data.read_inputs(folder)
+    for path in (folder, folder / "05.png"):
+        with pytest.raises(ValueError, match="which has no use for a label, bounds"):
+            data.read_inputs(path, image_size="4x4x1", bounds="0:9")
     with pytest.raises(ValueError, match="holds no png"):
         data.read_inputs(tmp_path / "by-class", image_size=4)
 
@@ -44,6 +47,8 @@ def test_arrays(tmp_path: Path, bounds: str) -> None:
     expected = data.load(tmp_path / "t.npz", test=tmp_path / "t.npz", bounds=bounds)
     found = data.read_inputs(tmp_path / "new.npz", bounds=bounds)
     assert np.array_equal(found, expected.test.inputs[:7])
+    with pytest.raises(ValueError, match="no use for an image size"):
+        data.read_inputs(tmp_path / "new.npz", bounds=bounds, image_size=4)
 
 
 def test_a_table_in_another_order_without_the_label_and_what_was_dropped(tmp_path: Path) -> None:

@@ -100,4 +100,4 @@ def read_inputs(
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")
     declarations = declared(label, bounds, categories, public_columns, drop, schema)
-    return read_path(found, declarations, image_size)
+    return read_path(found, Options(declarations, image_size=image_size))

@@ -223,11 +223,11 @@ def load_npz(path: Path, options: Options) -> Dataset:
     )
 
 
-def _check_used(path: Path, options: Options) -> None:
+def check_used(path: Path, options: Options) -> None:
     """Refuse what would have no effect on data of this kind: somebody relies on it."""
     schema, unused = options.schema, None
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
-    if path.is_dir():
+    if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
         if schema != Schema():
             unused = "a label, bounds, categories, public or dropped columns"
     elif options.image_size is not None:
@@ -240,7 +240,7 @@ def _check_used(path: Path, options: Options) -> None:
 
 def load_path(path: Path, options: Options) -> Dataset:
     """The user's own data, by what the path is."""
-    _check_used(path, options)
+    check_used(path, options)
     if options.test is not None and not options.test.exists():
         raise DataError(f"the test data {options.test} does not exist")
     if path.is_dir():

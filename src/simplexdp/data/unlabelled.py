@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from simplexdp.data import arrays, images, tables
+from simplexdp.data import arrays, images, own, tables
 from simplexdp.data.dataset import Array, DataError
-from simplexdp.data.schema import Schema
 
 
-def read_path(path: Path, schema: Schema, image_size: int | str | tuple[int, ...] | None) -> Array:
+def read_path(path: Path, options: own.Options) -> Array:
     """The inputs of new records: one image or a folder of them, X of an .npz, or a table."""
+    schema, image_size = options.schema, options.image_size
+    own.check_used(path, options)
     if schema.public:
         raise DataError(
             "the scale of a public column was computed from the training records: read new ones "
