@@ -86,12 +86,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def renew(text: str) -> None:
-    """Put the table between its markers on the docs page."""
+def renew(text: str, name: str) -> None:
+    """Put a table between its markers on the docs page."""
     page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split("<!-- classes -->")
-    _, after = rest.split("<!-- end classes -->")
-    PAGE.write_text(f"{before}<!-- classes -->\n{text}\n<!-- end classes -->{after}", "utf-8")
+    before, rest = page.split(f"<!-- {name} -->")
+    _, after = rest.split(f"<!-- end {name} -->")
+    PAGE.write_text(f"{before}<!-- {name} -->\n{text}\n<!-- end {name} -->{after}", "utf-8")
 
 
 def main() -> None:
@@ -121,7 +121,7 @@ def main() -> None:
     )
     machine = {**runs.machine(), "version": runs.version()}
     files.write_json(OUT, {"machine": machine, "rows": rows})
-    renew(table(rows))
+    renew(table(rows), "classes")
 
 
 if __name__ == "__main__":

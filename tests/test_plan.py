@@ -111,6 +111,33 @@ def test_pieces_of_a_batch_have_independent_noise():
     assert criterion(logits, labels) != criterion(logits, labels)
 
 
+def test_class_weights_multiply_the_losses_after_the_draws():
+    """The weighted loss from the same draws: what each record contributes, times its weight."""
+    weights = torch.tensor([3.0, 0.5, 2.0], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 2, 2])
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+
+    def gradient(class_weights: torch.Tensor | None) -> torch.Tensor:
+        plan = small_plan(batch_size=100, epsilon=50.0)
+        next(plan.batches(tensors()))
+        leaf = logits.clone().requires_grad_()
+        plan.loss(class_weights)(leaf, labels).backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    expected = gradient(None) * weights[labels][:, None]
+    torch.testing.assert_close(gradient(weights), expected.float())
+    torch.testing.assert_close(gradient(torch.ones(3)), gradient(None))
+
+
+def test_class_weights_that_do_not_fit_are_refused_before_a_draw_is_spent():
+    plan = small_plan(batch_size=40, epsilon=50.0)
+    inputs, labels = next(plan.batches(tensors()))
+    with pytest.raises(ValueError, match="one weight a class"):
+        plan.loss(torch.ones(2))(inputs, labels)
+    plan.loss(torch.ones(3))(inputs, labels)  # the batch has all its draws left
+
+
 def test_an_empty_batch_is_a_step_with_a_zero_update():
     plan = Plan(epsilon=4.0, delta=1e-5, records=RECORDS, batch_size=1, steps=60, seed=3)
     model = torch.nn.Linear(3, 3)

@@ -179,9 +179,13 @@ class Plan:
             raise ValueError(f"cannot go from step {self.steps_done} to {step} of {self.steps}")
         self.steps_done, self._draws_open = step, 0
 
-    def loss(self) -> PrivateLoss:
-        """The perturbed loss, a callable of (logits, labels)."""
-        return PrivateLoss(self)
+    def loss(self, class_weights: Tensor | None = None) -> PrivateLoss:
+        """The perturbed loss, a callable of (logits, labels).
+
+        Weights, one a class, multiply the losses of its records after the draws: a function of the
+        labels alone leaves every draw, and so the figure, as it is.
+        """
+        return PrivateLoss(self, class_weights)
 
     def noise(self, batch_records: int) -> np.random.Generator:
         """The generator for the draws of so many records of the current batch."""
@@ -266,17 +270,25 @@ class Plan:
 class PrivateLoss:
     """The mean perturbed negative log-likelihood of a batch; 0 for an empty one."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, class_weights: Tensor | None = None) -> None:
         self._plan = plan
+        self._weights = class_weights
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         mechanism.check_batch(logits, labels)
+        if self._weights is not None and self._weights.shape != logits.shape[1:]:
+            raise ValueError(
+                f"class weights of shape {tuple(self._weights.shape)} do not fit logits of "
+                f"{logits.shape[1]} classes; give one weight a class"
+            )
         if len(labels) == 0:
             return logits.sum() * 0.0
         plan = self._plan
         losses = mechanism.perturbed_nll(
             logits, labels, plan.r, plan.alpha, plan.noise(len(labels)), plan.estimator
         )
+        if self._weights is not None:
+            losses = losses * self._weights.to(losses)[labels]
         return losses.mean().to(logits.dtype)
 
 

@@ -105,8 +105,8 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)
     if len(np.unique(final)) == 1:
         progress.warn(
-            "the model gives every test record the same class: another --lr, more steps or a "
-            "larger --epsilon may help"
+            "the model gives every test record the same class: another --lr, more steps, a larger "
+            "--epsilon or, with dirichlet, --option class_weights=balanced may help"
         )
     accuracy = float((final == job.dataset.test.labels).mean())
     validation = job.dataset.validation

@@ -1,4 +1,4 @@
-"""What a run's entry in the ledger says of it is what its own statement says."""
+"""What the methods share: entries in the ledger that say what the statement says, class weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from simplexdp import data, methods
 from simplexdp.ledger import Ledger
+from simplexdp.methods.outcome import balanced_weights
 from simplexdp.settings import Settings
 
 SHORT: dict[str, dict[str, Any]] = {
@@ -44,3 +47,55 @@ def test_an_entry_is_marked_where_the_statement_calls_an_assumption_broken(
     }
     assert ("seed" in entry.broken) is (seed is not None)
     assert ("computed" in entry.broken) is bool(computed)
+
+
+def thinned(blobs: data.Dataset) -> data.Dataset:
+    """100 records of the first class, 5 of the second, none of the third."""
+    labels = blobs.train.labels
+    rows = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:5]])
+    return replace(blobs, train=data.Split(blobs.train.inputs[rows], labels[rows]))
+
+
+def test_balanced_weights_make_every_class_weigh_alike(blobs: data.Dataset) -> None:
+    dataset = thinned(blobs)
+    weights = balanced_weights(dataset)
+    assert weights.tolist() == [105 / 200, 105 / 10, 0.0]
+    of_records = weights[torch.from_numpy(dataset.train.labels)]
+    assert float(of_records.mean()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["dirichlet", "plain"])
+def test_class_weights_find_a_rare_class(method: str, blobs: data.Dataset) -> None:
+    """At a rate where the rare class is lost without them; the figure is the same."""
+    dataset = thinned(blobs)
+    settings = Settings(
+        data="blobs", method=method, model="logistic", epsilon=8.0, batch_size=5, steps=40, seed=1,
+        lr=0.3 if method == "dirichlet" else 0.02,
+    )  # fmt: skip
+    train = methods.method(method)
+    without = train(settings, dataset, None)
+    weighted = train(replace(settings, options={"class_weights": "balanced"}), dataset, None)
+
+    def recall(outcome: methods.Outcome) -> float:
+        rare = torch.from_numpy(blobs.test.inputs[blobs.test.labels == 1])
+        return float((outcome.model(rare).argmax(1) == 1).double().mean())
+
+    assert recall(weighted) > recall(without) + 0.2
+    assert weighted.statement.epsilon == without.statement.epsilon
+    if method == "dirichlet":
+        assert any("weighted by class" in note for note in weighted.statement.notes)
+        assert not any("weighted" in note for note in without.statement.notes)
+
+
+@pytest.mark.parametrize("method", ["dirichlet", "plain"])
+def test_other_class_weights_are_refused(method: str, blobs: data.Dataset) -> None:
+    settings = Settings(data="blobs", method=method, options={"class_weights": 3})
+    with pytest.raises(ValueError, match="class_weights is 3; use balanced"):
+        methods.method(method)(settings, blobs, None)
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "certified", "gaussian-features"])
+def test_methods_without_class_weights_refuse_them(method: str, blobs: data.Dataset) -> None:
+    settings = Settings(data="blobs", method=method, options={"class_weights": "balanced"})
+    with pytest.raises(ValueError, match="does not know the option 'class_weights'"):
+        methods.method(method)(settings, blobs, None)

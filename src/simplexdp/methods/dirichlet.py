@@ -10,7 +10,22 @@ from .. import accounting, data, distributed, ledger, mechanism, training
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
-from .outcome import Outcome, is_separate, model_for, refuse_options, reserve, seed_of, steps_of
+from .outcome import (
+    CLASS_WEIGHTS,
+    Outcome,
+    class_weights_of,
+    is_separate,
+    model_for,
+    refuse_options,
+    reserve,
+    seed_of,
+    steps_of,
+)
+
+WEIGHTED = (
+    "Losses are weighted by class, from the public labels and after the draws; the figure is that "
+    "of the draws without weights."
+)
 
 
 def train(
@@ -21,7 +36,8 @@ def train(
     Formal guarantee: the figure of the chosen accountant bounds the sequence of draws, under the
     assumptions in the statement.  It does not cover the released weights.
     """
-    refuse_options(settings)
+    refuse_options(settings, (CLASS_WEIGHTS,))
+    weights = class_weights_of(settings, dataset)
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
     plan = Plan(
@@ -40,7 +56,7 @@ def train(
     separate = is_separate(name, model, dataset.input_shape)
     lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
-    criterion = plan.loss()
+    criterion = plan.loss(weights)
     parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
@@ -86,7 +102,7 @@ def train(
         plan.statement(
             separate=separate,
             computed_from_data=dataset.computed_from_data,
-            notes=dataset.provenance,
+            notes=(*dataset.provenance, *([] if weights is None else [WEIGHTED])),
         ),
         {
             "r": plan.r,

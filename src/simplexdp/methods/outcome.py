@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .. import checkpoint, data, models, sampling
 from ..accounting import totals
@@ -18,6 +18,8 @@ from ..runs import RunFolder, version
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from ..training import Trained, seed_torch
+
+CLASS_WEIGHTS, BALANCED = "class_weights", "balanced"
 
 # What no figure about released weights covers.
 BESIDE_THE_WEIGHTS = (
@@ -99,6 +101,26 @@ def number_of(options: Mapping[str, Any], name: str, default: float, whole: bool
             f"the option {name} is {value!r}; give a {'whole ' if whole else ''}number"
         )
     return value
+
+
+def class_weights_of(settings: Settings, dataset: data.Dataset) -> Tensor | None:
+    """The weight of each class in the loss, if the option asks for `balanced` ones."""
+    asked = settings.options.get(CLASS_WEIGHTS)
+    if asked is None:
+        return None
+    if asked != BALANCED:
+        raise ValueError(f"the option {CLASS_WEIGHTS} is {asked!r}; use {BALANCED}, or none")
+    return balanced_weights(dataset).to(settings.device)
+
+
+def balanced_weights(dataset: data.Dataset) -> Tensor:
+    """n / (classes · n_k): all classes weigh alike, and a training record 1 on average.
+
+    They follow from the labels, which are public. A class without records weighs nothing.
+    """
+    counts = np.bincount(dataset.train.labels, minlength=dataset.classes)
+    present = counts > 0
+    return torch.from_numpy(counts.sum() / (present.sum() * np.where(present, counts, np.inf)))
 
 
 def has_pixels(dataset: data.Dataset) -> bool:

@@ -10,7 +10,24 @@ from ..plan import EFFECTIVE_LEARNING_RATE, schedule
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Statement
-from .outcome import Outcome, model_for, refuse_options, reserve, seed_of, steps_of
+from .outcome import (
+    CLASS_WEIGHTS,
+    Outcome,
+    class_weights_of,
+    model_for,
+    refuse_options,
+    reserve,
+    seed_of,
+    steps_of,
+)
+
+
+def _loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return functional.cross_entropy(logits, labels)
+    # Not torch's own weights: it would divide by the sum of the weights in this batch.
+    losses = functional.cross_entropy(logits, labels, reduction="none")
+    return (losses * weights.to(losses)[labels]).mean()
 
 
 def train(
@@ -19,7 +36,8 @@ def train(
     """Train on the cross entropy, with the batches and the optimizer of Algorithm 1."""
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
-    refuse_options(settings)
+    refuse_options(settings, (CLASS_WEIGHTS,))
+    weights = class_weights_of(settings, dataset)
     # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
     batch_size, steps = schedule(
         records,
@@ -40,7 +58,7 @@ def train(
             return None
         optimizer.zero_grad(set_to_none=True)
         logits = distributed.forward(parallel, inputs)
-        loss = functional.cross_entropy(logits, labels) if len(labels) else logits.sum() * 0.0
+        loss = _loss(logits, labels, weights) if len(labels) else logits.sum() * 0.0
         distributed.backward(loss, len(labels), records_in_batch)
         optimizer.step()
         return float(loss.detach())

@@ -1,0 +1,195 @@
+"""Is it the noise that loses rare classes, or the shape of the loss?  And do class weights help?
+
+One class of FashionMNIST is kept large and six are thinned, to DermaMNIST's class counts.  The same
+network is trained on the same Poisson batches with the cross entropy, with the expectation of
+Algorithm 1's loss (its closed form: no noise, and no privacy), with Algorithm 1, and with
+Algorithm 1 and class weights.
+
+    python benchmarks/lost_classes.py
+
+Minutes.  Writes results/benchmarks/lost_classes.json and the tables on docs/results.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from classes import RESULTS, renew
+from scipy import special
+from torch import Tensor
+from torch.nn import functional
+
+from simplexdp import Plan, data, files, mechanism, models, runs
+from simplexdp.experiments import recipes
+from simplexdp.methods.outcome import balanced_weights
+from simplexdp.plan import TYPICAL_TRUE_CLASS_PROBABILITY
+from simplexdp.training import seed_torch
+
+OUT = RESULTS / "benchmarks" / "lost_classes.json"
+COUNTS = (4693, 228, 359, 769, 80, 779, 99)  # DermaMNIST's, its largest class first
+EPSILON, BATCH, STEPS, SEEDS = 1.0, 35, 2000, 5
+RATES: tuple[float | None, ...] = (None, 0.1)
+LOSSES = ("cross entropy", "without noise", "Algorithm 1", "with class weights")
+Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+def share_given_up(r: float, alpha: float) -> float:
+    """ψ'(α + r)/ψ'(α): where no class is more than this share of the likeliest, that one gets all.
+
+    The expected loss Σ π_k (ψ(r + dα) − ψ(r s_k + α)) is convex in s, so s = e_1 minimises it over
+    the simplex if and only if π_1 ψ'(α + r) ≥ π_k ψ'(α) for every other k (Karush, Kuhn, Tucker).
+    """
+    return float(special.polygamma(1, alpha + r) / special.polygamma(1, alpha))
+
+
+def thinned(seed: int) -> data.Dataset:
+    """FashionMNIST's first seven classes with DermaMNIST's counts; the test classes stay whole."""
+    whole = data.load("fashion-mnist")
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate(
+        [
+            rng.permutation(np.flatnonzero(whole.train.labels == k))[:count]
+            for k, count in enumerate(COUNTS)
+        ]
+    )
+    tested = np.flatnonzero(whole.test.labels < len(COUNTS))
+    return dataclasses.replace(
+        whole,
+        train=data.Split(whole.train.inputs[rows], whole.train.labels[rows]),
+        test=data.Split(whole.test.inputs[tested], whole.test.labels[tested]),
+        class_names=whole.class_names[: len(COUNTS)],
+    )
+
+
+def without_noise(plan: Plan) -> Criterion:
+    """The mean of the closed form of the expected loss, up to its constant."""
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        s_y = (-functional.cross_entropy(logits, labels, reduction="none").double()).exp()
+        return -torch.digamma(plan.r * s_y + plan.alpha).mean()
+
+    return loss
+
+
+def trained(dataset: data.Dataset, kind: str, rate: float | None, seed: int) -> dict[str, Any]:
+    """Train one network and see which classes it finds."""
+    records, classes = len(dataset.train.labels), dataset.classes
+    plan = Plan(EPSILON, 1e-5, records, batch_size=BATCH, steps=STEPS, seed=seed)
+    rate = plan.learning_rate() if rate is None else rate
+    criterion: Criterion = {
+        "cross entropy": lambda: functional.cross_entropy,
+        "without noise": lambda: without_noise(plan),
+        "Algorithm 1": plan.loss,
+        "with class weights": lambda: plan.loss(balanced_weights(dataset)),
+    }[kind]()
+    if kind == "cross entropy":  # the step of Algorithm 1 in expectation, by Theorem 2
+        rate *= float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, plan.r, plan.alpha))
+    seed_torch(seed, "weights", 0)
+    model = models.build("mlp", dataset.input_shape, classes, "none")
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for inputs, labels in plan.batches((dataset.train.inputs, dataset.train.labels)):
+        if len(labels):
+            optimizer.zero_grad()
+            criterion(model(data.to_model_input(inputs)), labels).backward()
+            optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        outputs = model(data.to_model_input(torch.from_numpy(dataset.test.inputs))).softmax(1)
+    found = outputs.argmax(1).numpy()
+    of_class = [found[dataset.test.labels == k] for k in range(classes)]
+    return {
+        "r": plan.r,
+        "lr": rate,
+        "recall": [float((predicted == k).mean()) for k, predicted in enumerate(of_class)],
+        "never_predicted": sorted(set(range(classes)) - set(found.tolist())),
+        "confidence": float(outputs.max(1).values.mean()),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Mean recall and confidence, and how many classes are never predicted."""
+    lines = [
+        "| loss | learning rate | mean recall | mean confidence | classes never predicted, of 7 |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        recall = 100 * np.array([np.mean(run["recall"]) for run in row["runs"]])
+        confidence = 100 * np.mean([run["confidence"] for run in row["runs"]])
+        never = [len(run["never_predicted"]) for run in row["runs"]]
+        few, many = min(never), max(never)
+        rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
+        lines.append(
+            f"| {row['loss']} | {rate} | {recall.mean():.1f} ± {recall.std(ddof=1):.1f} "
+            f"| {confidence:.1f} | {few if few == many else f'{few} to {many}'} |"
+        )
+    return "\n".join(lines)
+
+
+def shares() -> list[dict[str, Any]]:
+    """What the paper's recipes give up, for their own r."""
+    found = []
+    for name in ("fashion-mnist", "dermamnist"):
+        recipe = recipes.recipe(name)
+        for epsilon in recipe.epsilons:
+            settings = recipes.settings(name, epsilon=epsilon)
+            records = {"fashion-mnist": 60_000, "dermamnist": 7_007}[name]
+            plan = Plan(
+                epsilon, settings.delta, records,
+                batch_size=settings.batch_size, steps=settings.steps, alpha=settings.alpha,
+            )  # fmt: skip
+            found.append(
+                {
+                    "recipe": name,
+                    "epsilon": epsilon,
+                    "r": plan.r,
+                    "share": share_given_up(plan.r, plan.alpha),
+                }
+            )
+    return found
+
+
+def table_of_shares(found: list[dict[str, Any]]) -> str:
+    """A row for each budget of the recipes."""
+    lines = ["| recipe | ε | r | given up below |", "|---|---|---|---|"]
+    lines += [
+        f"| {row['recipe']} | {row['epsilon']:g} | {row['r']:.3f} | {100 * row['share']:.0f} % |"
+        for row in found
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Train, write, renew."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    rows: list[dict[str, Any]] = [
+        {"loss": kind, "lr": rate, "runs": []} for rate in RATES for kind in LOSSES
+    ]
+    for seed in range(SEEDS):
+        dataset = thinned(seed)
+        for row in rows:
+            row["runs"].append(trained(dataset, row["loss"], row["lr"], seed))
+            print(seed, row["loss"], row["lr"], row["runs"][-1]["recall"], flush=True)
+    found = {
+        "machine": {**runs.machine(), "version": runs.version()},
+        "epsilon": EPSILON,
+        "batch_size": BATCH,
+        "steps": STEPS,
+        "seeds": SEEDS,
+        "counts": COUNTS,
+        "seconds": round(time.monotonic() - began, 1),
+        "rows": rows,
+        "shares": shares(),
+    }
+    files.write_json(OUT, found)
+    renew(table(rows), "lost")
+    renew(table_of_shares(found["shares"]), "given up")
+
+
+if __name__ == "__main__":
+    main()
