@@ -66,6 +66,8 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["train", "--method", "nothing"], "unknown method"),
         (["train", "--optimizer", "nothing"], "unknown optimizer"),
         (["train", "--lr", "fast"], "give a number or auto"),
+        (["train", "--method", "dpsgd", "--option", "clip=NaN"], "clip is 'NaN'; give a number"),
+        (["train", "--option", "class_weights=3"], "leave it out or use balanced"),
         (["train", "--resume"], "--resume needs the run folder"),
         (["train", "--resume", "--out", "none"], "not a run folder"),
         (["train", "--nonsense"], "No such option"),

@@ -39,3 +39,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert files.is_disk_full(found.value)
     assert not files.is_disk_full(FileNotFoundError(errno.ENOENT, "no such file"))
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("f", b"old")]
+
+
+def test_a_cache_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"Not a directory.*set SIMPLEXDP_CACHE"):
+        files.make_cache(tmp_path / "file" / "datasets")

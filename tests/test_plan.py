@@ -138,6 +138,14 @@ def test_class_weights_that_do_not_fit_are_refused_before_a_draw_is_spent():
     plan.loss(torch.ones(3))(inputs, labels)  # the batch has all its draws left
 
 
+def test_labels_of_another_type_are_refused_before_a_draw_is_spent():
+    plan = small_plan(batch_size=40, epsilon=50.0)
+    inputs, labels = next(plan.batches(tensors()))
+    with pytest.raises(ValueError, match=r"labels are torch.int32; give torch.int64"):
+        plan.loss()(inputs, labels.int())
+    plan.loss()(inputs, labels)
+
+
 def test_an_empty_batch_is_a_step_with_a_zero_update():
     plan = Plan(epsilon=4.0, delta=1e-5, records=RECORDS, batch_size=1, steps=60, seed=3)
     model = torch.nn.Linear(3, 3)

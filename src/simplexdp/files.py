@@ -16,6 +16,19 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def make_cache(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder of the cache, or say what to do where that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise ValueError(
+            f"the cache folder {folder} cannot be made ({error.strerror}); "
+            "set SIMPLEXDP_CACHE to a folder that you may write to"
+        ) from error
+
+
 def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write beside the target, flush to disk and rename: a kill leaves the old file or the new.
 

@@ -161,6 +161,8 @@ def check_batch(logits: Tensor, labels: Tensor) -> None:
             f"logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)} "
             "do not fit; pass (batch, classes) and (batch,)"
         )
+    if labels.dtype != torch.int64:
+        raise ValueError(f"the labels are {labels.dtype}; give torch.int64, as by labels.long()")
     if logits.shape[1] < 2:
         raise ValueError("a classifier needs at least 2 classes; the logits have fewer columns")
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < logits.shape[1]:

@@ -90,7 +90,7 @@ def test_class_weights_find_a_rare_class(method: str, blobs: data.Dataset) -> No
 @pytest.mark.parametrize("method", ["dirichlet", "plain"])
 def test_other_class_weights_are_refused(method: str, blobs: data.Dataset) -> None:
     settings = Settings(data="blobs", method=method, options={"class_weights": 3})
-    with pytest.raises(ValueError, match="class_weights is 3; use balanced"):
+    with pytest.raises(ValueError, match="class_weights is 3; leave it out or use balanced"):
         methods.method(method)(settings, blobs, None)
 
 

@@ -55,6 +55,6 @@ def pair(text: str) -> tuple[str, Any]:
     if not separator:
         raise ValueError(f"--option {text!r} is not of the form name=value")
     try:
-        return name, json.loads(value)
+        return name, json.loads(value, parse_constant=str)  # NaN and Infinity are no JSON
     except json.JSONDecodeError:
         return name, value

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pooch
 
+from simplexdp import files
 from simplexdp.data.dataset import Array, DataError, Split
 
 FORMAT = 1
@@ -57,7 +58,7 @@ class Entry:
 @contextmanager
 def locked(base: Path, key: str) -> Iterator[None]:
     """Holds the set's lock; the kernel drops it when the process ends, however it ends."""
-    base.mkdir(parents=True, exist_ok=True)
+    files.make_cache(base)
     with (base / f".{key}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:

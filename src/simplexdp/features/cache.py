@@ -20,6 +20,8 @@ import numpy as np
 import pooch
 from numpy.typing import NDArray
 
+from simplexdp import files
+
 Array = NDArray[Any]
 SECONDS_UNTIL_ABANDONED = 3600.0
 
@@ -53,7 +55,7 @@ def read(key: str, rows: int) -> Array | None:
 def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
     """Write blocks of rows as they come, and give the finished file back, mapped from disk."""
     base = folder()
-    base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files.make_cache(base, mode=0o700)
     for left in base.glob(".*.npy"):  # by a process that was killed; a living one writes on
         with suppress(FileNotFoundError):  # another process has just finished it
             if time.time() - left.stat().st_mtime > SECONDS_UNTIL_ABANDONED:

@@ -109,7 +109,7 @@ def class_weights_of(settings: Settings, dataset: data.Dataset) -> Tensor | None
     if asked is None:
         return None
     if asked != BALANCED:
-        raise ValueError(f"the option {CLASS_WEIGHTS} is {asked!r}; use {BALANCED}, or none")
+        raise ValueError(f"the option {CLASS_WEIGHTS} is {asked!r}; leave it out or use {BALANCED}")
     return balanced_weights(dataset).to(settings.device)
 
 
