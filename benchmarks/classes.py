@@ -61,6 +61,7 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
         "epsilon": None if settings.method == "plain" else settings.epsilon,
         "lr": settings.lr,
         "accountant": settings.accountant,
+        "class_weights": "class_weights" in settings.options,
         "steps": record["steps"],
         "accuracy": accuracy,
         "recall": [round(value, 4) for value in recall],
@@ -78,6 +79,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
         by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
+        rate += ", class weights" if row["class_weights"] else ""
         lines.append(
             f"| {row['experiment']} | {epsilon}{by} | {rate} | {row['steps']:,} "
             f"| {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
@@ -101,7 +103,8 @@ def main() -> None:
     chosen = parser.parse_args()
     known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
     rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
-    found = {row["key"]: row for row in rows if row["key"] in known}
+    # Rows from before class weights do not say that they had none.
+    found = {row["key"]: {"class_weights": False, **row} for row in rows if row["key"] in known}
     for folder in folders(chosen.runs):
         record = known.get(folder.settings().key(runs.version()))
         if record is None or record["key"] in found:
@@ -114,6 +117,7 @@ def main() -> None:
         found.values(),
         key=lambda row: (
             EXPERIMENTS.index(row["experiment"]),
+            row["class_weights"],
             row["lr"] is not None,
             row["epsilon"] or float("inf"),
             row["accountant"],

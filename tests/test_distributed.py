@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,14 @@ from simplexdp.settings import Settings
 SETTINGS = Settings(
     data="images", model="cnn", norm="group", epsilon=8.0, batch_size=3, steps=25, lr=0.1, seed=5
 )
-METHODS = ("plain", "dirichlet", "dpsgd")
+WEIGHTED = {"options": {"class_weights": "balanced"}}
+METHODS: dict[str, dict[str, Any]] = {"plain": WEIGHTED, "dirichlet": WEIGHTED, "dpsgd": {}}
 
 
 def images() -> data.Dataset:
-    """200 records of 8×8 pixels in three classes."""
+    """200 records of 8×8 pixels in three classes, one of them twice as large."""
     rng = np.random.default_rng(1)
-    labels = (np.arange(200) % 3).astype(np.int64)
+    labels = (np.arange(200) % 4 % 3).astype(np.int64)
     inputs = rng.integers(0, 120, (200, 1, 8, 8), dtype=np.uint8)
     inputs[np.arange(200), 0, 2 * labels] += 100
     split = data.Split(inputs, labels)
@@ -52,7 +54,7 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
     )
     mechanism.perturbed_nll = fixed_noise
     for method in METHODS:
-        chosen = dataclasses.replace(settings, method=method)
+        chosen = dataclasses.replace(settings, method=method, **METHODS[method])
         outcome, _ = methods.run(chosen, Path(folder) / method, dataset=images())
         np.save(Path(folder) / f"{method}-{rank}.npy", weights(outcome))
     secret = distributed.agree(1000 + rank)
@@ -76,7 +78,7 @@ def trained(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
-    settings = dataclasses.replace(SETTINGS, method=method)
+    settings = dataclasses.replace(SETTINGS, method=method, **METHODS[method])
     monkeypatch.setattr(mechanism, "perturbed_nll", fixed_noise)
     wanted = weights(methods.method(method)(settings, images(), None))
     first, second = (np.load(trained / f"{method}-{rank}.npy") for rank in range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from simplexdp import Plan, accounting, mechanism, sampling
 from simplexdp.experiments import recipes
-from simplexdp.plan import LEAST_USEFUL_R, BudgetExhausted
+from simplexdp.plan import LEAST_USEFUL_R, BudgetExhausted, balanced_weights
 
 RECORDS = 400
 
@@ -111,14 +112,15 @@ def test_pieces_of_a_batch_have_independent_noise():
     assert criterion(logits, labels) != criterion(logits, labels)
 
 
-def test_class_weights_multiply_the_losses_after_the_draws():
+@pytest.mark.parametrize("estimator", ["marginal", "full"])
+def test_class_weights_multiply_the_losses_after_the_draws(estimator):
     """The weighted loss from the same draws: what each record contributes, times its weight."""
     weights = torch.tensor([3.0, 0.5, 2.0], dtype=torch.float64)
     labels = torch.tensor([0, 1, 2, 2])
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
 
-    def gradient(class_weights: torch.Tensor | None) -> torch.Tensor:
-        plan = small_plan(batch_size=100, epsilon=50.0)
+    def gradient(class_weights: Any) -> torch.Tensor:
+        plan = small_plan(batch_size=100, epsilon=50.0, estimator=estimator)
         next(plan.batches(tensors()))
         leaf = logits.clone().requires_grad_()
         plan.loss(class_weights)(leaf, labels).backward()
@@ -127,7 +129,21 @@ def test_class_weights_multiply_the_losses_after_the_draws():
 
     expected = gradient(None) * weights[labels][:, None]
     torch.testing.assert_close(gradient(weights), expected.float())
+    torch.testing.assert_close(gradient(weights.tolist()), gradient(weights.numpy()))
     torch.testing.assert_close(gradient(torch.ones(3)), gradient(None))
+
+
+@pytest.mark.parametrize("wrong", [[1.0, math.nan], [1.0, -1.0], [math.inf, 1.0], 2.0, [[1.0]]])
+def test_class_weights_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match="one number of 0 or more for each class"):
+        small_plan().loss(wrong)
+
+
+def test_balanced_weights_make_every_class_weigh_alike():
+    labels = np.array([0] * 100 + [1] * 5)
+    weights = balanced_weights(labels, 3)
+    assert weights.tolist() == [105 / 200, 105 / 10, 0.0]  # none of the third class
+    assert float(weights[torch.from_numpy(labels)].mean()) == pytest.approx(1.0)
 
 
 def test_class_weights_that_do_not_fit_are_refused_before_a_draw_is_spent():

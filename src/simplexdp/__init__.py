@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .loading import load_model as load_model
     from .plan import Plan as Plan
+    from .plan import balanced_weights as balanced_weights
     from .settings import Settings as Settings
 
 __version__ = "0.1.0"
@@ -15,11 +16,19 @@ __version__ = "0.1.0"
 # Loaded when asked for, so that accounting alone does not load torch.
 _HOMES = {
     "Plan": "plan",
+    "balanced_weights": "plan",
     "Settings": "settings",
     "CertifiedClassifier": "estimator",
     "load_model": "loading",
 }
-__all__ = ["CertifiedClassifier", "Plan", "Settings", "__version__", "load_model"]
+__all__ = [
+    "CertifiedClassifier",
+    "Plan",
+    "Settings",
+    "__version__",
+    "balanced_weights",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:

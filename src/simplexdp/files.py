@@ -18,15 +18,17 @@ def is_disk_full(error: BaseException) -> bool:
 
 def make_cache(folder: Path, mode: int = 0o777) -> None:
     """Make a folder of the cache, or say what to do where that cannot be."""
+    way_out = "set SIMPLEXDP_CACHE, or give another cache folder, that you may write to"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
     except OSError as error:
         if is_disk_full(error):
             raise
         raise ValueError(
-            f"the cache folder {folder} cannot be made ({error.strerror}); "
-            "set SIMPLEXDP_CACHE to a folder that you may write to"
+            f"the cache folder {folder} cannot be made ({error.strerror}); {way_out}"
         ) from error
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"the cache folder {folder} cannot be written to; {way_out}")
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:

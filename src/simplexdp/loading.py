@@ -41,7 +41,10 @@ class LoadedModel:
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, inputs: ArrayLike) -> NDArray[np.float32]:
-        """The softmax of each record: one row a record, one column a class."""
+        """The softmax of each record: one row a record, one column a class.
+
+        Algorithm 1's loss asks for decisions: do not read what it trained as probabilities.
+        """
         found = [logits.softmax(1).numpy() for logits in self._logits(inputs)]
         empty = np.empty((0, len(self.class_names)), dtype=np.float32)
         return np.concatenate(found) if found else empty

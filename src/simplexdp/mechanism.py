@@ -146,6 +146,16 @@ def loss_variance(s_y: npt.ArrayLike, r: float, alpha: float, classes: int) -> A
     return np.asarray(special.polygamma(1, a) - special.polygamma(1, r + classes * alpha))
 
 
+def share_given_up(r: float, alpha: float) -> float:
+    """ψ'(α + r)/ψ'(α): if no class is more than this share of the likeliest, that one gets all.
+
+    For records that look alike, with shares π of the classes, the expected loss Σ π_k F(s_k) is
+    convex in the prediction s; s = e_1 minimises it over the simplex if and only if
+    π_1 ψ'(α + r) ≥ π_k ψ'(α) for every other k (Karush, Kuhn, Tucker).
+    """
+    return float(special.polygamma(1, alpha + r) / special.polygamma(1, alpha))
+
+
 def check_parameters(r: float, alpha: float) -> None:
     """Refuse parameters for which the RDP lemma says nothing."""
     if not (0.0 < alpha < np.inf):

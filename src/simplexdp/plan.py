@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
@@ -179,11 +180,12 @@ class Plan:
             raise ValueError(f"cannot go from step {self.steps_done} to {step} of {self.steps}")
         self.steps_done, self._draws_open = step, 0
 
-    def loss(self, class_weights: Tensor | None = None) -> PrivateLoss:
+    def loss(self, class_weights: ArrayLike | None = None) -> PrivateLoss:
         """The perturbed loss, a callable of (logits, labels).
 
-        Weights, one a class, multiply the losses of its records after the draws: a function of the
-        labels alone leaves every draw, and so the figure, as it is.
+        Weights, one a class, multiply the losses of its records after the draws, such as
+        `balanced_weights`. The figure is about any updates made from draws and labels, and so is
+        the same, provided that the weights follow from public facts.
         """
         return PrivateLoss(self, class_weights)
 
@@ -270,16 +272,21 @@ class Plan:
 class PrivateLoss:
     """The mean perturbed negative log-likelihood of a batch; 0 for an empty one."""
 
-    def __init__(self, plan: Plan, class_weights: Tensor | None = None) -> None:
+    def __init__(self, plan: Plan, class_weights: ArrayLike | None = None) -> None:
         self._plan = plan
-        self._weights = class_weights
+        self._weights: Tensor | None = None
+        if class_weights is not None:
+            weights = torch.as_tensor(class_weights, dtype=torch.float64)
+            if weights.ndim != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
+                raise ValueError("class weights are one number of 0 or more for each class")
+            self._weights = weights
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         mechanism.check_batch(logits, labels)
         if self._weights is not None and self._weights.shape != logits.shape[1:]:
             raise ValueError(
-                f"class weights of shape {tuple(self._weights.shape)} do not fit logits of "
-                f"{logits.shape[1]} classes; give one weight a class"
+                f"{len(self._weights)} class weights do not fit logits of {logits.shape[1]} "
+                "classes; give one weight a class"
             )
         if len(labels) == 0:
             return logits.sum() * 0.0
@@ -290,6 +297,16 @@ class PrivateLoss:
         if self._weights is not None:
             losses = losses * self._weights.to(losses)[labels]
         return losses.mean().to(logits.dtype)
+
+
+def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:
+    """Weights by which all classes that have records weigh alike, and a record 1 on average.
+
+    They follow from the labels, which are public. A class without records weighs nothing.
+    """
+    counts = np.bincount(np.asarray(labels), minlength=classes)
+    present = counts > 0
+    return torch.from_numpy(counts.sum() / (present.sum() * np.where(present, counts, np.inf)))
 
 
 def schedule(

@@ -104,9 +104,11 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)
     if len(np.unique(final)) == 1:
+        weighable = settings.method in ("dirichlet", "plain") and not settings.options
+        weights = ", --option class_weights=balanced" if weighable else ""
         progress.warn(
-            "the model gives every test record the same class: another --lr, more steps, a larger "
-            "--epsilon or, with dirichlet, --option class_weights=balanced may help"
+            "the model gives every test record the same class; what may help: another --lr, more "
+            f"steps, a larger --epsilon{weights}"
         )
     accuracy = float((final == job.dataset.test.labels).mean())
     validation = job.dataset.validation

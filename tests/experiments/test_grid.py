@@ -118,3 +118,11 @@ def test_a_study_says_what_it_stands_for():
     for name in STUDIES:
         assert "in the place of the paper's CIFAR10" in grid.experiment(name).notes[0]
     assert "not a result on SVHN" in grid.experiment("svhn-part").notes[0]
+
+
+def test_class_weights_have_a_row_of_their_own_and_no_published_number():
+    cells = [c for c in grid.experiment("dermamnist").cells if "class_weights" in c.row]
+    assert {c.row for c in cells} == {"Dirichlet, resnet9, lr 0.05, options class_weights=balanced"}
+    assert [c.column for c in cells] == ["ε = 1", "ε = 4", "ε = 7.42", "ε = ∞"]
+    assert [c.settings.method for c in cells] == ["dirichlet"] * 3 + ["plain"]
+    assert {c.published for c in cells} == {None}

@@ -12,7 +12,6 @@ import torch
 
 from simplexdp import data, methods
 from simplexdp.ledger import Ledger
-from simplexdp.methods.outcome import balanced_weights
 from simplexdp.settings import Settings
 
 SHORT: dict[str, dict[str, Any]] = {
@@ -56,21 +55,16 @@ def thinned(blobs: data.Dataset) -> data.Dataset:
     return replace(blobs, train=data.Split(blobs.train.inputs[rows], labels[rows]))
 
 
-def test_balanced_weights_make_every_class_weigh_alike(blobs: data.Dataset) -> None:
-    dataset = thinned(blobs)
-    weights = balanced_weights(dataset)
-    assert weights.tolist() == [105 / 200, 105 / 10, 0.0]
-    of_records = weights[torch.from_numpy(dataset.train.labels)]
-    assert float(of_records.mean()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("method", ["dirichlet", "plain"])
-def test_class_weights_find_a_rare_class(method: str, blobs: data.Dataset) -> None:
-    """At a rate where the rare class is lost without them; the figure is the same."""
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("method", "lr", "steps"), [("dirichlet", 0.3, 400), ("plain", 0.01, 80)])
+def test_class_weights_find_a_rare_class(
+    method: str, lr: float, steps: int, seed: int, blobs: data.Dataset
+) -> None:
+    """In so many steps as leave the rare class unlearned without them; the figure is the same."""
     dataset = thinned(blobs)
     settings = Settings(
-        data="blobs", method=method, model="logistic", epsilon=8.0, batch_size=5, steps=40, seed=1,
-        lr=0.3 if method == "dirichlet" else 0.02,
+        data="blobs", method=method, model="logistic", epsilon=8.0, batch_size=5, steps=steps,
+        seed=seed, lr=lr,
     )  # fmt: skip
     train = methods.method(method)
     without = train(settings, dataset, None)
@@ -80,7 +74,8 @@ def test_class_weights_find_a_rare_class(method: str, blobs: data.Dataset) -> No
         rare = torch.from_numpy(blobs.test.inputs[blobs.test.labels == 1])
         return float((outcome.model(rare).argmax(1) == 1).double().mean())
 
-    assert recall(weighted) > recall(without) + 0.2
+    assert recall(without) < 0.5
+    assert recall(weighted) > 0.8
     assert weighted.statement.epsilon == without.statement.epsilon
     if method == "dirichlet":
         assert any("weighted by class" in note for note in weighted.statement.notes)

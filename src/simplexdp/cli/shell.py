@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 import typer
@@ -49,12 +50,17 @@ def number(text: str, option: str) -> float:
         raise ValueError(f"{option} is {text!r}; give a number or auto") from error
 
 
+def _finite(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text  # JSON has no infinity
+
+
 def pair(text: str) -> tuple[str, Any]:
     """name=value, with the value read as JSON where it is JSON."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ValueError(f"--option {text!r} is not of the form name=value")
     try:
-        return name, json.loads(value, parse_constant=str)  # NaN and Infinity are no JSON
+        return name, json.loads(value, parse_float=_finite, parse_constant=str)
     except json.JSONDecodeError:
         return name, value

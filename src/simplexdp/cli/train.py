@@ -60,7 +60,8 @@ def train(
         int | None, typer.Option(help="Threads that prepare batches ahead; none unless given.")
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="A setting of the method's own, as name=value.")
+        list[str] | None,
+        typer.Option(help="A setting of the method's own, as class_weights=balanced."),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")

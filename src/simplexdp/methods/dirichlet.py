@@ -23,8 +23,8 @@ from .outcome import (
 )
 
 WEIGHTED = (
-    "Losses are weighted by class, from the public labels and after the draws; the figure is that "
-    "of the draws without weights."
+    "Losses are weighted by class, from the public labels and after the draws: the figure is the "
+    "same as without, and the released weights follow records of rare classes more closely."
 )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .. import checkpoint, data, models, sampling
 from ..accounting import totals
 from ..ledger import Event, identity, marked
+from ..plan import balanced_weights
 from ..runs import RunFolder, version
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
@@ -105,22 +106,12 @@ def number_of(options: Mapping[str, Any], name: str, default: float, whole: bool
 
 def class_weights_of(settings: Settings, dataset: data.Dataset) -> Tensor | None:
     """The weight of each class in the loss, if the option asks for `balanced` ones."""
-    asked = settings.options.get(CLASS_WEIGHTS)
-    if asked is None:
+    if CLASS_WEIGHTS not in settings.options:
         return None
+    asked = settings.options[CLASS_WEIGHTS]
     if asked != BALANCED:
         raise ValueError(f"the option {CLASS_WEIGHTS} is {asked!r}; leave it out or use {BALANCED}")
-    return balanced_weights(dataset).to(settings.device)
-
-
-def balanced_weights(dataset: data.Dataset) -> Tensor:
-    """n / (classes · n_k): all classes weigh alike, and a training record 1 on average.
-
-    They follow from the labels, which are public. A class without records weighs nothing.
-    """
-    counts = np.bincount(dataset.train.labels, minlength=dataset.classes)
-    present = counts > 0
-    return torch.from_numpy(counts.sum() / (present.sum() * np.where(present, counts, np.inf)))
+    return balanced_weights(dataset.train.labels, dataset.classes)
 
 
 def has_pixels(dataset: data.Dataset) -> bool:

@@ -31,8 +31,8 @@ HEADS = {
 }
 LATE = 5  # evaluations, where a run has four times as many
 PAPERS_OWN_RATE = (
-    "The paper's Dirichlet figures are at its own learning rate and with theorem1, also where our "
-    "row says otherwise."
+    "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
+    "weights, also where our row says otherwise."
 )
 NOTHING_YET = "No results yet."
 
