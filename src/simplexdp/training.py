@@ -103,7 +103,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)
-    if len(np.unique(final)) == 1:
+    if run is not None and len(np.unique(final)) == 1:  # not of a few steps for their time
         weighable = settings.method in ("dirichlet", "plain") and not settings.options
         weights = ", --option class_weights=balanced" if weighable else ""
         progress.warn(
