@@ -184,8 +184,8 @@ class Plan:
         """The perturbed loss, a callable of (logits, labels).
 
         Weights, one a class, multiply the losses of its records after the draws, such as
-        `balanced_weights`. The figure is about any updates made from draws and labels, and so is
-        the same, provided that the weights follow from public facts.
+        `balanced_weights`. Where they follow from public facts the figure is the same: it bounds
+        the draws, supposing updates from draws and labels alone, and not the trained model.
         """
         return PrivateLoss(self, class_weights)
 

@@ -24,7 +24,8 @@ from .outcome import (
 
 WEIGHTED = (
     "Losses are weighted by class, from the public labels and after the draws: the figure is the "
-    "same as without, and the released weights follow records of rare classes more closely."
+    "same as without, and the trained weights, which it does not cover, follow records of rare "
+    "classes more closely."
 )
 
 
