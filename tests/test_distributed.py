@@ -46,6 +46,12 @@ def fixed_noise(logits, labels, r, alpha, rng, estimator="marginal"):
     return torch.digamma(torch.tensor(r + logits.shape[1] * alpha)) - torch.digamma(r * s_y + alpha)
 
 
+def fewer() -> data.Dataset:
+    """A part of the records, as of a process with a stale copy."""
+    split = data.Split(images().train.inputs[:50], images().train.labels[:50])
+    return dataclasses.replace(images(), train=split)
+
+
 def one_of_two(rank: int, folder: str, settings: Settings) -> None:
     """What each of the two processes does; this file is their program."""
     torch.set_num_threads(1)
@@ -59,7 +65,15 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
         np.save(Path(folder) / f"{method}-{rank}.npy", weights(outcome))
     secret = distributed.agree(1000 + rank)
     own = distributed.own_seed(7)
-    (Path(folder) / f"facts-{rank}.json").write_text(json.dumps([secret, own]))
+    try:
+        other = images() if rank == 0 else fewer()
+        methods.run(
+            dataclasses.replace(settings, method="dpsgd"), Path(folder) / "x", dataset=other
+        )
+        said = ""
+    except ValueError as error:
+        said = str(error)
+    (Path(folder) / f"facts-{rank}.json").write_text(json.dumps([secret, own, said]))
     torch_distributed.destroy_process_group()
 
 
@@ -104,6 +118,14 @@ def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
     assert facts[0][0] == facts[1][0] == 1000
     assert facts[0][1] == 7
     assert facts[1][1] not in (7, 0)
+
+
+def test_processes_with_other_records_are_refused_on_all_sides(trained):
+    """Their rate would be another one than that for which the first has made its noise."""
+    for rank in range(2):
+        said = json.loads((trained / f"facts-{rank}.json").read_text())[2]
+        assert "do not have the same training records" in said
+    assert not (trained / "x").exists()
 
 
 def test_the_shards_are_poisson_samples_of_a_partition(monkeypatch):

@@ -144,6 +144,7 @@ def test_the_examples_of_docstrings(name: str) -> None:
         ("dominance", "search", "dominance_search", "page_table", "accounting/dominance", None),
         ("results", "classes", "classes", "table", "benchmarks/classes", "rows"),
         ("results", "lost", "lost_classes", "table", "benchmarks/lost_classes", "rows"),
+        ("results", "standstill", "standstill", "table", "benchmarks/standstill", "rows"),
         (
             "results",
             "given up",

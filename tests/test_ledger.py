@@ -109,12 +109,15 @@ def test_the_run_that_would_exceed_the_budget_is_refused_and_not_written(book):
 
 def test_a_resumed_run_is_counted_once_and_a_new_one_again(book):
     event = ledger.gaussian(10.0)
-    first = book.reserve("digits", "certified", event, "a", "weights")
-    assert book.reserve("digits", "certified", event, "a", "weights", resume=True) == first
+    first = book.reserve("digits", "certified", event, "a", "weights", run_id="1")
+    assert book.reserve("digits", "certified", event, "moved", "weights", run_id="1") == first
+    # Another run in a folder that was emptied, and one that nobody can recognise.
+    assert book.reserve("digits", "certified", event, "a", "weights", run_id="2") != first
     assert book.reserve("digits", "certified", event, "a", "weights") != first
-    assert len(book.entries()) == 2
+    assert book.reserve("digits", "certified", event, "a", "weights") != first
+    assert len(book.entries()) == 4
     changed = ledger.gaussian(9.0)
-    assert book.reserve("digits", "certified", changed, "a", "weights", resume=True) != first
+    assert book.reserve("digits", "certified", changed, "a", "weights", run_id="1") != first
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40])
@@ -215,7 +218,8 @@ def test_a_writer_killed_at_any_time_leaves_a_ledger_that_reads(book):
 def test_what_is_written_is_plain_json_without_private_values(book):
     book.reserve("digits", "dpsgd", ledger.sampled_gaussian(1.0, 0.01, 10), "runs/a", "weights")
     line = json.loads(book.path.read_text())
-    assert set(line) == {"kind", "id", "data", "method", "run", "covers", "event", "time"}
+    keys = {"kind", "id", "data", "method", "run", "run_id", "covers", "event", "time"}
+    assert set(line) == keys
 
 
 def test_bad_input(book):
@@ -329,9 +333,9 @@ def test_runs_that_break_an_assumption_are_charged_and_named(book):
 
 def test_a_resumed_run_is_the_same_whatever_its_marks(book):
     """An earlier version wrote no marks."""
-    first = book.reserve("d", "m", ledger.gaussian(9.0), "a", "weights")
+    first = book.reserve("d", "m", ledger.gaussian(9.0), "a", "weights", run_id="1")
     again = ledger.marked(ledger.gaussian(9.0), SEED)
-    assert book.reserve("d", "m", again, "a", "weights", resume=True) == first
+    assert book.reserve("d", "m", again, "a", "weights", run_id="1") == first
 
 
 @pytest.mark.parametrize(
@@ -350,13 +354,13 @@ def test_what_a_budget_does_not_bound_is_said_when_it_admits_a_run(
     book.reserve("unlimited", "m", event, "a", covers)
     book.set_budget("d", 2.0, 1e-5)
     assert capsys.readouterr().err == ""
-    book.reserve("d", "m", event, "a", covers)
+    book.reserve("d", "m", event, "a", covers, run_id="1")
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert len(lines) == len(said)
     assert all(words in line for words, line in zip(said, lines, strict=True))
     # Neither when it is found again nor when another is refused.
-    book.reserve("d", "m", event, "a", covers, resume=True)
+    book.reserve("d", "m", event, "a", covers, run_id="1")
     with pytest.raises(BudgetExceeded):
         book.reserve("d", "m", ledger.marked(ledger.gaussian(0.1), SEED), "b", covers)
     assert (out, *capsys.readouterr()) == ("", "", "")
@@ -365,15 +369,22 @@ def test_what_a_budget_does_not_bound_is_said_when_it_admits_a_run(
     assert "the budget counts" not in "\n".join(book.spent("unlimited", 1e-5).caveats)
 
 
-def test_a_mixed_total_says_that_runs_must_be_fixed_beforehand(book):
+@pytest.mark.parametrize(
+    "events",
+    [
+        [ledger.gaussian(9.0), ledger.gaussian(9.0)],
+        [ledger.sampled_gaussian(2.0, 0.01, 10), ledger.gaussian(9.0)],
+    ],
+)
+def test_a_total_over_runs_says_that_they_must_be_fixed_beforehand(book, events):
+    """Also over Gaussian runs: a total at the moment of stopping is no filter's budget."""
     words = "fixed before the first result was seen"
-    for run in "ab":
-        book.reserve("gaussian", "certified", ledger.gaussian(9.0), run, "weights")
-    assert words not in "\n".join(book.spent("gaussian", 1e-5).caveats)
-    book.reserve("mixed", "dpsgd", ledger.sampled_gaussian(2.0, 0.01, 10), "a", "weights")
-    assert words not in "\n".join(book.spent("mixed", 1e-5).caveats)
-    book.reserve("mixed", "certified", ledger.gaussian(9.0), "b", "weights")
-    assert words in "\n".join(book.spent("mixed", 1e-5).caveats)
+    book.reserve("d", "m", events[0], "a", "weights")
+    assert words not in "\n".join(book.spent("d", 1e-5).caveats)
+    book.reserve("d", "m", events[1], "b", "weights")
+    assert words in "\n".join(book.spent("d", 1e-5).caveats)
+    book.reserve("d", "plain", ledger.no_guarantee(), "c", "nothing")
+    assert words not in "\n".join(book.spent("d", 1e-5).caveats)  # infinite, however chosen
 
 
 def split_folder(path):
@@ -399,10 +410,10 @@ def test_what_was_spent_under_the_name_of_the_split_folder_still_counts(book, tm
     old, new = str(folder), ledger.identity(str(folder))
     book.set_budget(old, 1.0, 1e-5)
     event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
-    first = book.reserve(old, "certified", event, "a", "weights")
+    first = book.reserve(old, "certified", event, "a", "weights", run_id="1")
     if gone:
         shutil.rmtree(folder)
-    assert book.reserve(new, "certified", event, "a", "weights", resume=True) == first
+    assert book.reserve(new, "certified", event, "a", "weights", run_id="1") == first
     with pytest.raises(BudgetExceeded):
         book.reserve(new, "certified", event, "b", "weights")
     book.set_budget(new, 2.0, 1e-5)

@@ -69,6 +69,9 @@ def test_what_was_computed_from_the_data_breaks_an_assumption():
 def test_where_every_assumption_may_hold_the_figure_covers_the_weights():
     made = released(False, ())
     assert made.headline() == "ε = 1, δ = 1e-05 (exact); covers the released weights."
+    # Never a δ below the one that was paid for: 1 / 54210 = 1.84468e-05.
+    small = dataclasses.replace(made, delta=1 / 54_210)
+    assert small.headline().startswith("ε = 1, δ = 1.85e-05 ")
     assert "| Covers the released weights | yes |" in made.to_markdown()
     assert "## What the figure covers" in made.to_markdown()
 

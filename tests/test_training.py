@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -298,6 +299,25 @@ def test_a_run_without_its_checkpoint_is_counted_again(tmp_path, blobs, monkeypa
     (tmp_path / "run/checkpoint.safetensors").unlink()
     methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
     assert len(book.entries()) == 2
+
+
+@pytest.mark.parametrize("first_counts", [True, False])
+def test_another_run_in_the_same_folder_is_counted_again(
+    tmp_path, blobs, monkeypatch, first_counts
+):
+    """One run is counted and its folder removed; the next is killed before it is counted."""
+    book = Ledger(tmp_path / "ledger.jsonl")
+    if first_counts:
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+        shutil.rmtree(tmp_path / "run")
+    monkeypatch.setattr(runs.RunFolder, "reserve", lambda *_: (_ for _ in ()).throw(Stop))
+    monkeypatch.setattr(runs.RunFolder, "forget_seed", lambda _: None)  # a kill forgets nothing
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
+    monkeypatch.undo()
+    assert (tmp_path / "run/checkpoint.safetensors").exists()
+    methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
+    assert len(book.entries()) == 1 + first_counts
 
 
 def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, monkeypatch):

@@ -197,7 +197,7 @@ def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
     axes.set_xlim(0, 108)
     axes.set_xlabel("test accuracy (%)")
     axes.set_title(
-        f"{settings.data} at ε = {settings.epsilon:g}, δ = {settings.delta:g}\n"
+        f"{settings.data} at ε = {settings.epsilon:g}, δ = {rounded_up(settings.delta, 6)}\n"
         "filled: the figure covers the released weights; hollow: it does not",
         fontsize=10,
     )

@@ -13,15 +13,16 @@ Argument: Poisson sampling decides every record by a coin of its own.  Restricti
     to a fixed part of the records keeps exactly the coins of that part, and disjoint parts have
     disjoint coins.  The shards (record i belongs to rank i mod N) do not depend on the data, so
     accounting for the global batch at its rate accounts for all ranks together.
-Assumptions: all ranks have the same seed (`agree`), and each rank draws its noise from a stream
-    of its own (`own_seed`): noise shared between ranks would correlate the draws of two records,
-    which the accountants exclude.
+Assumptions: all ranks have the same seed (`agree`) and the same records (`check_same`), and each
+    rank draws its noise from a stream of its own (`own_seed`): noise shared between ranks would
+    correlate the draws of two records, which the accountants exclude.
 Batch normalisation sees the shard and not the batch, so with it N ranks train another model than
 one process does; with group normalisation they train the same one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,25 @@ def agree(seed: int) -> int:
     limbs = limbs.to(_device())
     distributed.broadcast(limbs, src=0)
     return sum(int(limb) << (32 * i) for i, limb in enumerate(limbs.tolist()))
+
+
+def check_same(fingerprint: str) -> None:
+    """Refuse, on all processes alike, where they do not have the same training records.
+
+    A rate and a noise that fit the records of one would be applied to those of another.
+    """
+    if world() == 1:
+        return
+    digest = hashlib.sha256(fingerprint.encode()).digest()
+    least = torch.tensor(list(digest), device=_device())
+    most = least.clone()
+    distributed.all_reduce(least, op=distributed.ReduceOp.MIN)
+    distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
+    if not torch.equal(least, most):
+        raise ValueError(
+            "the processes do not have the same training records; each reads the whole data set "
+            "and takes its own share of every batch, so give all of them the same files"
+        )
 
 
 def own_seed(seed: int) -> int:

@@ -89,6 +89,7 @@ class Entry:
     run: str
     covers: str
     event: Event
+    run_id: str | None = None
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -152,14 +153,21 @@ class Ledger:
             self._append(file, {"kind": "budget", "data": data, "epsilon": epsilon, "delta": delta})
 
     def reserve(
-        self, data: str, method: str, event: Event, run: str, covers: str, *, resume: bool = False
+        self,
+        data: str,
+        method: str,
+        event: Event,
+        run: str,
+        covers: str,
+        *,
+        run_id: str | None = None,
     ) -> str:
         """Count a run before it starts, and return its entry's id.
 
         Refuses with `BudgetExceeded` where the total with this run would be above the data set's
-        budget. With `resume`, a reservation of the same run with the same event is found again
-        and not counted twice. What a budget does not bound about the run that it admits is said on
-        standard error.
+        budget. With a `run_id`, a reservation of that run with the same event is found again and
+        not counted twice; `run` only says where it is, and another run may be there later. What
+        a budget does not bound about the run that it admits is said on standard error.
         """
         said: tuple[str, ...] = ()
         if covers not in _COVERS:
@@ -174,10 +182,9 @@ class Ledger:
         with self._locked() as file:
             lines, _ = _read(self.path)
             entries = _entries(lines, data)
-            if resume:
-                for entry in entries:
-                    if (entry.run, entry.method) == (run, method) and same(entry.event, event):
-                        return entry.id
+            for entry in entries if run_id is not None else ():
+                if (entry.run_id, entry.method) == (run_id, method) and same(entry.event, event):
+                    return entry.id
             budget = _budget(lines, data)
             if budget is not None:
                 self._check(entries, event, data, budget)
@@ -188,6 +195,7 @@ class Ledger:
                 "data": data,
                 "method": method,
                 "run": run,
+                "run_id": run_id,
                 "covers": covers,
                 "event": event,
             }
@@ -251,8 +259,8 @@ class Ledger:
                 advice = "it has no privacy mechanism, and no budget allows that"
             raise BudgetExceeded(
                 f"this run would take {data} to epsilon = {rounded_up(total)} at delta = "
-                f"{delta:g}, above its budget of {epsilon:g} ({rounded_up(before)} is spent): "
-                f"{advice}; the run has not started"
+                f"{rounded_up(delta, 6)}, above its budget of {epsilon:g} ({rounded_up(before)} is "
+                f"spent): {advice}; the run has not started"
             )
 
     @contextmanager
@@ -377,6 +385,7 @@ def _entries(lines: list[dict[str, Any]], data: str | None) -> list[Entry]:
             line["run"],
             line["covers"],
             line["event"],
+            line.get("run_id"),
         )
         for line in (lines if data is None else _about(lines, data))
         if line["kind"] == "reserve"
@@ -418,7 +427,8 @@ def describe(spent: Spent) -> list[str]:
 
     def total(epsilon: float, kind: str) -> str:
         by = spent.accountants[kind]
-        return f"epsilon = {rounded_up(epsilon)} at delta = {spent.delta:g} ({by or 'no runs'})"
+        delta = f"delta = {rounded_up(spent.delta, 6)}"
+        return f"epsilon = {rounded_up(epsilon)} at {delta} ({by or 'no runs'})"
 
     lines = [
         f"{spent.data}: {spent.runs} run{'s' if spent.runs != 1 else ''}",

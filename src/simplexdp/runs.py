@@ -36,14 +36,13 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ledger: Ledger | None = None
-        self.resumed = False
         self.counted = False
 
     def reserve(self, data: str, method: str, event: Event, covers: str) -> None:
-        """Count this run in its ledger before it starts; a resumed run was counted already."""
+        """Count this run in its ledger before it starts; a resumed run is found there by its id."""
         if self.ledger is not None:
-            path = str(self.path.resolve())
-            self.ledger.reserve(data, method, event, path, covers, resume=self.resumed)
+            path, run_id = str(self.path.resolve()), self.configuration().get("id")
+            self.ledger.reserve(data, method, event, path, covers, run_id=run_id)
             self.counted = True
 
     def count_in(self, ledger: Ledger) -> None:
@@ -65,6 +64,7 @@ class RunFolder:
             files.write_json(
                 path / CONFIGURATION,
                 {
+                    "id": secrets.token_hex(8),
                     "settings": settings.to_json(),
                     "version": version(),
                     "machine": machine(),
@@ -82,6 +82,11 @@ class RunFolder:
         if not (path / CONFIGURATION).is_file():
             raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
         return cls(path)
+
+    def begin_anew(self) -> None:
+        """Give the run another id: what was counted under the old one was another run."""
+        renewed = {**self.configuration(), "id": secrets.token_hex(8)}
+        files.write_json(self.path / CONFIGURATION, renewed)
 
     @property
     def checkpoint(self) -> Path:

@@ -82,7 +82,8 @@ class Statement:
         """One line: the figure and what it covers in this run."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
-        figure = f"ε = {rounded_up(self.epsilon)}, δ = {self.delta:.3g} ({self.accountant})"
+        epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta or 0.0, 3)
+        figure = f"ε = {epsilon}, δ = {delta} ({self.accountant})"
         if self.covers_weights and self.broken():
             return (
                 f"{figure}; would cover the released weights, but this run breaks an assumption: "
@@ -181,7 +182,7 @@ def rounded_down(value: float, digits: int = 4) -> str:
 def _rounded(value: float, digits: int, direction: str) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    exact = Decimal(value)
+    exact = Decimal(repr(float(value)))  # as it was typed: 0.1 is 0.1 and not a little more
     shown = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=direction)
     return f"{float(shown):.{digits}g}"
 

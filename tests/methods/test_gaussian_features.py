@@ -171,19 +171,41 @@ def test_features_are_clipped_and_noised() -> None:
 
 def test_a_model_without_a_linear_layer_is_refused() -> None:
     with pytest.raises(ValueError, match="no linear layer"):
-        trained_features.layer_above(nn.Sequential(nn.Conv2d(1, 1, 1)), None)
+        trained_features.layer_above(nn.Sequential(nn.Conv2d(1, 1, 1)), None, (1, 4, 4))
 
 
 def test_noise_goes_below_the_layer_that_is_named() -> None:
     """Images of features too: all numbers of a record are clipped and noised together."""
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 2, 3), nn.Flatten(), nn.Linear(32, 3))
-    assert trained_features.layer_above(model, "1") is model[1]
-    assert trained_features.layer_above(model, None) is model[3]
+    assert trained_features.layer_above(model, "1", (1, 8, 8)) is model[1]
+    assert trained_features.layer_above(model, None, (1, 8, 8)) is model[3]
     maps = torch.randn(500, 4, 6, 6, generator=torch.Generator().manual_seed(1)) * 9
     out = trained_features.noisy(maps, 2.0, 1.5, np.random.default_rng(3))
     bare = maps * (2.0 / maps.flatten(1).norm(dim=1)).clamp_max(1.0).view(-1, 1, 1, 1)
     assert out.shape == maps.shape
     assert stats.kstest(((out - bare) / 3.0).numpy().ravel(), "norm").pvalue > 1e-5
+
+
+class TwoBranches(nn.Module):
+    """A head that is applied to two branches, and one that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right, self.head, self.unused = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.left(x)) + self.head(self.right(x))
+        return y
+
+
+@pytest.mark.parametrize(("name", "uses"), [("head", 2), ("unused", 0), (None, 0)])
+def test_a_layer_that_a_pass_does_not_use_once_is_refused(name: str | None, uses: int) -> None:
+    """Two uses release twice what is charged once, with the same noise; none release no noise."""
+    model = TwoBranches().eval()
+    with pytest.raises(ValueError, match=f"{uses} times"):
+        trained_features.layer_above(model, name, (4,))
+    assert trained_features.layer_above(model, "left", (4,)) is model.left
+    assert not model.training
 
 
 def test_trained_form_does_not_claim_the_weights() -> None:

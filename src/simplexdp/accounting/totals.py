@@ -26,9 +26,10 @@ DRAWS_ONLY = (
 )
 
 FIXED_BEFOREHAND = (
-    "the total holds if the parameters of all runs were fixed before the first result was seen; "
-    "runs chosen by earlier results can cost more than it says, except under a budget over "
-    "full-batch Gaussian runs alone"
+    "the total holds if the parameters of all runs, and their number, were fixed before the first "
+    "result was seen; runs chosen by earlier results can cost more than it says. For those holds "
+    "the budget, not the total, if it was set before the first run, never changed, and all runs "
+    "are full-batch Gaussian"
 )
 
 
@@ -121,7 +122,7 @@ def caveats(
     if dirichlet:
         proved = all(ACCOUNTANTS["pld"].proved_at(event["alpha"]) for event in dirichlet)
         found.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
-    if accountant(events) == COMPOSED and len(events) > 1:
+    if accountant(events) != INFINITE and len(events) > 1:
         found.append(FIXED_BEFOREHAND)
     if events:
         found.append(NOT_A_SUM)

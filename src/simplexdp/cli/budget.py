@@ -74,7 +74,7 @@ def _emit_cost(
     named = {"accountant": accountant, "order": cost.order}
     record = {"r": r, "epsilon": cost.epsilon, **run, **named}
     text = (
-        f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {run['delta']:g} "
+        f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {rounded_up(run['delta'], 6)} "
         f"({known.title}; relation: {known.relation})\n"
         "It bounds the draws, not the weights trained with them, and only if:\n"
         + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(run["alpha"]))

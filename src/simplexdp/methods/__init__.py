@@ -139,8 +139,8 @@ def _run(
     else:
         folder = runs.RunFolder(out)  # the first process makes it
     # Without its checkpoint a run begins anew with another seed, and is counted anew.
-    folder.resumed = resume and folder.checkpoint.exists()
-    if resume and not folder.resumed:
+    if resume and not folder.checkpoint.exists() and distributed.is_first():
+        folder.begin_anew()
         progress.warn(f"{folder.path} has no checkpoint: it begins anew and is counted anew")
     try:
         if ledger is not None and distributed.is_first():

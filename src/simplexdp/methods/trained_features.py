@@ -10,6 +10,7 @@ Formal guarantee
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -32,17 +33,38 @@ NOT_COVERED = (
 )
 
 
-def layer_above(model: nn.Module, name: str | None) -> nn.Module:
-    """The layer whose input is noised: the one of this name, or the last linear one."""
+def layer_above(model: nn.Module, name: str | None, shape: tuple[int, ...]) -> nn.Module:
+    """The layer whose input is noised: the one of this name, or the last linear one.
+
+    A pass in training must use it once: the figure charges one release a step.
+    """
     layers: dict[str, nn.Module] = {at: module for at, module in model.named_modules() if at}
-    if name is not None:
-        if name not in layers:
-            raise ValueError(f"the model has no layer {name!r}; use one of {', '.join(layers)}")
-        return layers[name]
-    found = [module for module in layers.values() if isinstance(module, nn.Linear)]
-    if not found:
-        raise ValueError("no linear layer to put the noise below; name one with --option layer=")
-    return found[-1]
+    if name is None:
+        linear = [at for at, module in layers.items() if isinstance(module, nn.Linear)]
+        if not linear:
+            raise ValueError(
+                "no linear layer to put the noise below; name one with --option layer="
+            )
+        name = linear[-1]
+    if name not in layers:
+        raise ValueError(f"the model has no layer {name!r}; use one of {', '.join(layers)}")
+    uses = _uses(model, name, shape)
+    if uses != 1:
+        raise ValueError(
+            f"a pass uses the layer {name!r} {uses} times and the figure charges one release; name "
+            "a layer that is used once with --option layer="
+        )
+    return layers[name]
+
+
+def _uses(model: nn.Module, name: str, shape: tuple[int, ...]) -> int:
+    """How often a pass in training calls a layer, seen on a copy."""
+    seen: list[str] = []
+    probe = copy.deepcopy(model).train()
+    probe.get_submodule(name).register_forward_pre_hook(lambda *_: seen.append(name))
+    with torch.no_grad():
+        probe(torch.zeros(2, *shape, device=next(model.parameters()).device))
+    return len(seen)
 
 
 def noisy(features: Tensor, clip: float, sigma: float, rng: np.random.Generator) -> Tensor:
@@ -75,7 +97,7 @@ def train_below(
     name, model = model_for(settings, dataset, seed)
     separate = is_separate(name, model, dataset.input_shape)
     below = settings.options.get("layer")  # the command line reads a name of digits as a number
-    layer = layer_above(model, None if below is None else str(below))
+    layer = layer_above(model, None if below is None else str(below), dataset.input_shape)
     sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     lr = settings.lr or LEARNING_RATE
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
