@@ -53,6 +53,24 @@ def test_a_value_outside_the_bounds_is_clipped() -> None:
     np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
 
 
+def test_large_numbers_are_not_lost() -> None:
+    """Squares and distances above the largest float are not formed."""
+    X, y = load_iris(return_X_y=True)
+    small, large = (
+        CertifiedClassifier(epsilon=8.0, random_state=0).fit(X * scale, y)
+        for scale in (1, 2.0**600)
+    )
+    np.testing.assert_array_equal(small.weights_, large.weights_)
+    assert np.ptp(small.weights_) > 0
+    half = 2.0**1023
+    wide = CertifiedClassifier(bounds=(-half, half), random_state=0)
+    narrow = CertifiedClassifier(bounds=(-1.0, 1.0), random_state=0)
+    columns = np.clip(X - X.mean(axis=0), -1, 1)
+    wide.fit(columns * half, y)
+    narrow.fit(columns, y)
+    np.testing.assert_array_equal(wide.weights_, narrow.weights_)
+
+
 def test_without_a_seed_two_fits_differ_and_the_statement_holds() -> None:
     X, y = load_iris(return_X_y=True)
     first, second = (CertifiedClassifier().fit(X, y) for _ in range(2))

@@ -182,6 +182,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.bounds is None:
             if self.image_shape is None:
                 # √d makes up for the 1/√d of the columns map: rows end with norm 1.
+                # By the largest entry first: squares of large numbers overflow.
+                largest = np.abs(X).max(axis=1, keepdims=True)
+                X = X / np.where(largest > 0, largest, 1.0)
                 norms = np.linalg.norm(X, axis=1, keepdims=True)
                 X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])
             return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
@@ -190,7 +193,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"each of the bounds must be one number or {X.shape[1]}, by column")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise ValueError("bounds must be finite with low < high in every column")
-        unit = (np.clip(X, low, high) - low) / (high - low)
+        # By halves, since the distance of two bounds can be above the largest float.
+        unit = (np.clip(X, low, high) / 2 - low / 2) / (high / 2 - low / 2)
         scaled = unit if self.image_shape is not None else 2.0 * unit - 1.0
         return scaled.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
 

@@ -58,6 +58,6 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON; a damaged file is named in the error."""
     try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+        return json.loads(path.read_text("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid JSON; it is damaged or was edited") from error

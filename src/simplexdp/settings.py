@@ -12,6 +12,7 @@ from typing import Any
 
 # Where a run is computed and how often it is looked at does not change what it is.
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
+MOST = {"threads": 1024, "workers": 1024, "lr": 1e30}  # more makes torch crash
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop")
 
 
@@ -57,10 +58,16 @@ class Settings:
             )
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed is {self.seed}; give an integer of 0 or more")
-        for name in ("batch_size", "steps", "epochs", "lr", "threads"):
+        for name in ("batch_size", "steps", "epochs", "lr", "threads", "alpha"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} is {value}; it must be positive")
+        for name in ("workers", "evaluations"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give 0 or more")
+        for name, most in MOST.items():
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} is {getattr(self, name)}; give at most {most:g}")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary; `from_json` is its inverse."""

@@ -9,6 +9,7 @@ no step is spent twice.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,11 @@ from .runs import RunFolder, version
 from .settings import Settings
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+out_of_time = threading.Event()  # set where the time is up: `train` stops after the step in hand
+
+
+class OutOfTime(Exception):
+    """The budget of minutes is spent; the run in hand goes on from its checkpoint next time."""
 
 
 class Update(Protocol):
@@ -102,6 +108,10 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
             if run is not None and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 _save(job, run, done, elapsed())
                 saved = time.monotonic()
+            if out_of_time.is_set() and done < job.steps:
+                if run is not None:
+                    _save(job, run, done, elapsed())
+                raise OutOfTime
     if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)

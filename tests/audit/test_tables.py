@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simplexdp import audit, data, files
-from simplexdp.audit import schedules, tables
+from simplexdp.audit import attacks, schedules, tables
 from simplexdp.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,16 @@ def test_the_committed_page_shows_the_committed_results(name: str, tmp_path: Pat
     assert page.read_text("utf-8") == committed, (
         f"put results/audit/{name}.json on the page with simplexdp.audit.place"
     )
+
+
+@pytest.mark.parametrize("name", ["digits", "fashion-subset"])
+def test_the_committed_summaries_are_what_the_code_says_today(name: str) -> None:
+    rows = files.read_json(ROOT / "results" / "audit" / f"{name}.json")["rows"]
+    parts = [part for row in rows for part in row.values() if isinstance(part, dict)]
+    found = [part for part in parts if "summary" in part]
+    assert len(found) == 4 * len(rows)
+    for record in found:
+        assert record["summary"] == attacks.summarise(record)
 
 
 def test_an_unknown_method_is_refused_before_anything_is_trained() -> None:

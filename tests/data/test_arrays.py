@@ -120,6 +120,17 @@ def test_given_bounds_win_over_the_range_of_the_type(tmp_path: Path) -> None:
         data.load(tmp_path / "i.npz", bounds="0:16")
 
 
+def test_inputs_without_columns_and_labels_in_another_code_are_refused(tmp_path: Path) -> None:
+    labels = np.arange(40) % 2
+    np.savez(tmp_path / "w.npz", X=np.zeros((40, 0)), y=labels)
+    with pytest.raises(ValueError, match=r"X in w.npz has no records, or no values"):
+        data.load(tmp_path / "w.npz")
+    codes = np.array([b"\xe4", b"b"] * 20)
+    np.savez(tmp_path / "c.npz", X=np.zeros((40, 3), dtype=np.uint8), y=codes)
+    with pytest.raises(ValueError, match=r"y in c.npz is text that is not UTF-8"):
+        data.load(tmp_path / "c.npz")
+
+
 def test_no_test_records_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
     labels = np.arange(40) % 2
     rows = np.zeros((40, 3), dtype=np.uint8)

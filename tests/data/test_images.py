@@ -82,7 +82,7 @@ def test_folders_that_are_no_classes(tmp_path: Path) -> None:
 def test_sizes() -> None:
     assert parse_size(28) == parse_size("28") == parse_size("28x28x3") == (28, 28, 3)
     assert parse_size((4, 5, 1)) == parse_size("4x5x1") == (4, 5, 1)
-    for wrong in ("a", "0", "4x5x2", "1x2x3x4", "-3"):
+    for wrong in ("a", "0", "4x5x2", "1x2x3x4", "-3", "99999999"):
         with pytest.raises(ValueError, match="cannot read the image size"):
             parse_size(wrong)
 

@@ -58,11 +58,19 @@ def test_scaling_clips_and_maps_the_bounds_to_minus_one_and_one() -> None:
     scaled = schema.scale(np.array([-5.0, 0.0, 5.0, 10.0, 99.0]), 0.0, 10.0)
     assert scaled.dtype == np.float32
     assert scaled.tolist() == [-1.0, -1.0, 0.0, 1.0, 1.0]
+    wide = schema.scale(np.array([-1e308, 0.0, 1e308]), -1e308, 1e308)  # 2e308 is no float
+    assert wide.tolist() == [-1.0, 0.0, 1.0]
 
 
 def test_constant_public_columns_do_not_divide_by_zero() -> None:
     low, high = schema.data_bounds(np.full(3, 7.0))
     assert schema.scale(np.full(3, 7.0), low, high).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_schema_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_bytes('{"label": "größe"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"s\.json is not UTF-8"):
+        schema.read_schema(tmp_path / "s.json")
 
 
 @pytest.mark.parametrize("given", [5, (0, 16), {"age": 5}, {"age": "0:1"}])

@@ -51,8 +51,22 @@ def test_a_second_run_without_a_known_seed_is_refused_and_not_dropped(tmp_path):
         methods.run(unseeded, tmp_path / name)
     path = records.import_run(tmp_path / "one", tmp_path / "results")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="another result of the same settings"):
+    with pytest.raises(ValueError, match="another result of the same settings; runs without a"):
         records.import_run(tmp_path / "other", tmp_path / "results")
+    assert path.read_bytes() == before
+
+
+def test_the_same_run_again_is_the_same_record(finished, tmp_path):
+    """It took other seconds; with another result the seed is not to blame."""
+    path = records.import_run(finished.path, tmp_path / "results")
+    before = path.read_bytes()
+    again = methods.run(SETTINGS, tmp_path / "again")[1]
+    assert records.import_run(again.path, tmp_path / "results") == path
+    changed = again.configuration()
+    changed["outcome"]["accuracy"] = 0.5
+    (again.path / runs.CONFIGURATION).write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="and the same seed, perhaps of another machine"):
+        records.import_run(again.path, tmp_path / "results")
     assert path.read_bytes() == before
 
 
@@ -96,11 +110,22 @@ def test_a_record_of_another_version_is_left_out_and_said(finished, tmp_path, mo
 
 def test_a_record_edited_by_hand_is_refused(finished, tmp_path):
     path = records.import_run(finished.path, tmp_path / "results")
+    whole = json.loads(path.read_text())
     record = json.loads(path.read_text())
     record["configuration"]["epsilon"] = 0.5
     path.write_text(json.dumps(record))
     with pytest.raises(ValueError, match="edited by hand"):
         records.load(tmp_path / "results")
+    for change in ({"accuracy": 0.9999}, {"accuracy": "high"}, {"note": "more"}):
+        edited = {**json.loads(json.dumps(whole)), **change}
+        path.write_text(json.dumps(edited))
+        with pytest.raises(ValueError, match="not as it was written"):
+            records.load(tmp_path / "results")
+    path.write_text(json.dumps({k: v for k, v in whole.items() if k != "seconds"}))
+    with pytest.raises(ValueError, match="not as it was written"):
+        records.load(tmp_path / "results")
+    path.write_text(json.dumps(whole))  # laid out otherwise, and the same
+    assert records.load(tmp_path / "results").records == (whole,)
     path.write_text("{")
     with pytest.raises(ValueError, match="not valid JSON"):
         records.load(tmp_path / "results")
@@ -115,7 +140,6 @@ def test_a_record_edited_by_hand_is_refused(finished, tmp_path):
         ("steps", 21),
         ("accountant", "pld"),
         ("norm", "none"),
-        ("data_options", {"allow_unverified": True}),
         ("options", {"clip": 1.0}),
     ],
 )
@@ -126,7 +150,13 @@ def test_other_settings_have_another_key(field, value):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("device", "cuda"), ("threads", 2), ("workers", 3), ("data_options", {"data_dir": "/data"})],
+    [
+        ("device", "cuda"),
+        ("threads", 2),
+        ("workers", 3),
+        ("data_options", {"data_dir": "/data"}),
+        ("data_options", {"allow_unverified": True}),  # digits have no files
+    ],
 )
 def test_where_it_runs_does_not_change_the_key(field, value):
     other = dataclasses.replace(SETTINGS, **{field: value})
@@ -143,6 +173,14 @@ def test_training_without_privacy_has_no_budget():
     endless = dataclasses.replace(plain, epsilon=math.inf, delta=1e-3)
     assert identity.key(plain) == identity.key(endless)
     assert identity.canonical(plain).epsilon == math.inf
+
+
+def test_leave_to_take_unverified_files_counts_where_there_are_some():
+    """So that the tables of several data sets find what is there with and without it."""
+    for name, differs in (("dermamnist", True), ("mnist", False), ("own.csv", False)):
+        plain = dataclasses.replace(SETTINGS, data=name)
+        allowed = dataclasses.replace(plain, data_options={"allow_unverified": True})
+        assert (identity.key(plain) != identity.key(allowed)) is differs
 
 
 def test_a_cell_asks_for_no_seed_and_no_copy_of_the_data():

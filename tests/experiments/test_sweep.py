@@ -139,8 +139,9 @@ def test_a_finished_folder_without_a_record_is_not_trained_again(small, tmp_path
     assert record.read_bytes() == content
 
 
-def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path):
+    """Also in sittings that are shorter than the time between checkpoints."""
+    assert training.SECONDS_BETWEEN_CHECKPOINTS > 30
     endless = {"steps": 2_000_000, "evaluations": 1}
     work = sweep.work_of(small, only="plain", over=endless)
     saved = tmp_path / "runs" / work[0].key / "checkpoint.safetensors"
@@ -151,6 +152,33 @@ def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path, mon
         key = work[0].settings.key(runs.version())
         reached.append(checkpoint.read(saved, key).step)
     assert 0 < reached[0] < reached[1]
+    assert not training.out_of_time.is_set()
+
+
+def test_what_does_not_stop_by_itself_is_interrupted(monkeypatch):
+    monkeypatch.setattr(sweep, "GRACE", 0.1)
+    began = time.monotonic()
+    with pytest.raises(sweep.OutOfTime), sweep.time_limit(began + 0.1):
+        time.sleep(60)
+    assert not training.out_of_time.is_set()
+
+
+def test_nothing_is_timed_when_the_time_is_up(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "measure", None)
+    work = sweep.work_of(small)
+    seconds, failed = sweep.paces(work, tmp_path, deadline=time.monotonic() - 1)
+    assert seconds == [0.0] * len(work)
+    assert set(failed.values()) == {"no time was left to time it"}
+
+
+def test_what_failed_before_the_disk_was_full_is_said(listed, tmp_path, monkeypatch, capsys):
+    problems = iter([ValueError("no such network"), OSError(errno.ENOSPC, "No space left")])
+    monkeypatch.setattr(sweep, "train", lambda *_: (_ for _ in ()).throw(next(problems)))
+    with pytest.raises(sweep.DiskFull):
+        reproduce.reproduce(
+            "small", results=tmp_path / "results", run_root=tmp_path / "runs", show_progress=False
+        )
+    assert "no such network" in capsys.readouterr().err
 
 
 def test_short_sittings_time_a_run_once_and_come_to_an_end(listed, tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def test_it_loads_without_errors_and_draws(dom):
     assert rates.count("<svg") >= 2 + 9
     assert "in the place of the paper's CIFAR10" in rates
     assert section(html, "mechanism").count('class="line') == 4
-    assert "at most the draws, not the weights" in section(html, "methods")
+    assert "under assumptions that Algorithm 1 breaks; not the weights" in section(html, "methods")
     audits = section(html, "audits")
     assert '<td class="number no">4.50 / 1.00</td>' in audits  # above the claim of 1
     # held against the claim for pairs, which is above the one for a record in or out

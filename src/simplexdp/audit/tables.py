@@ -153,10 +153,12 @@ def to_markdown(record: dict[str, Any]) -> str:
     percent = f"{100 * record['confidence']:g} %"
     trials = ", ".join(f"{row['method']} {row['canary']['trials']}" for row in record["rows"])
     first = record["rows"][0]
+    cut = record["records"] == MOST_RECORDS
+    part = f" ({MOST_RECORDS:,} of its records)" if cut else ""
     lines += [
         "",
-        f"{record['data']}, δ = {record['delta']:g}, confidence {percent} for each bound by "
-        "itself. "
+        f"{record['data']}{part}, δ = {record['delta']:g}, confidence {percent} for each bound "
+        "by itself. "
         f"Canary trainings: {trials}. One run: {first['one_run']['trials']} canaries. "
         f"Membership: {first['membership']['trials']} models on halves of "
         f"{first['membership']['pool']} records; in brackets the middle {percent} when pairs of "

@@ -47,7 +47,10 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Several methods on one data set at one budget, side by side."""
+    """Several methods on one data set at one budget, side by side.
+
+    The ledger counts all of them; `plain` among them has no figure, so its total is then infinite.
+    """
     from .. import compare as comparison
 
     settings = Settings(
@@ -65,10 +68,13 @@ def compare(
         raise ValueError(f"{out} exists; choose another folder with --out")
     if plot is not None:
         comparison.check_picture(plot)
+    chosen = names(method)
+    if chosen is not None and not chosen:
+        raise ValueError(f"--methods is {method!r}; name one or more, or leave it out for all")
     rows = comparison.compare(
         settings,
         out,
-        names(method) or comparison.DEFAULT_METHODS,
+        chosen or comparison.DEFAULT_METHODS,
         seeds,
         show_progress=not quiet,
         ledger=Ledger(ledger or default_path()),

@@ -34,8 +34,8 @@ def channels_first(values: Array, name: str) -> Array:
 def read_inputs(path: Path, name: str) -> Array:
     """The inputs by the name of their array, as they are stored."""
     values = channels_first(npz_arrays(path, (name,))[name], name)
-    if len(values) == 0:
-        raise DataError(f"{name} in {path.name} has no records")
+    if values.size == 0:
+        raise DataError(f"{name} in {path.name} has no records, or no values in them")
     if values.dtype.kind not in "fiub":
         raise DataError(f"{name} in {path.name} is not numeric")
     if values.dtype.kind == "f":
@@ -52,7 +52,10 @@ def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
     if targets.ndim != 1 or len(targets) != len(values) or targets.dtype.kind not in "iubUS":
         raise DataError(f"{labels} in {path.name} needs one whole number or text for each record")
     if targets.dtype.kind == "S":
-        targets = np.char.decode(targets, "utf-8")
+        try:
+            targets = np.char.decode(targets, "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{labels} in {path.name} is text that is not UTF-8") from None
     return values, [str(target) for target in targets.tolist()]
 
 

@@ -112,6 +112,11 @@ def _unverified_entry(record: Record, base: Path) -> cache.Entry | None:
     return None
 
 
+def may_be_unverified(name: str) -> bool:
+    """Whether `allow_unverified` makes a difference for this data set."""
+    return name in RECORDS and bool(RECORDS[name].unverified)
+
+
 def _remote(record: Record) -> list[Callable[[Path], Found]]:
     """The canonical download, then the package clients."""
     downloads = [partial(from_download, form) for form in record.forms if form.downloadable]

@@ -11,6 +11,7 @@ from simplexdp.data.dataset import Array, DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 UNREAD = (".tif", ".tiff", ".dcm", ".bmp", ".gif", ".webp", ".jp2", ".npy")  # images all the same
+MOST_PIXELS = 10_000  # on a side
 Size = tuple[int, int, int]
 
 
@@ -25,9 +26,11 @@ def parse_size(option: int | str | tuple[int, ...]) -> Size:
         numbers *= 2
     if len(numbers) == 2:
         numbers.append(3)
-    if len(numbers) != 3 or min(numbers) < 1 or numbers[2] not in (1, 3):
+    there = len(numbers) == 3 and numbers[2] in (1, 3)
+    if not there or not 1 <= min(numbers) <= max(numbers) <= MOST_PIXELS:
         raise DataError(
-            f"cannot read the image size {option!r}: write 28, 28x32 or 28x32x1 (1 or 3 channels)"
+            f"cannot read the image size {option!r}: write 28, 28x32 or 28x32x1 (1 or 3 channels, "
+            f"sides of at most {MOST_PIXELS})"
         )
     return numbers[0], numbers[1], numbers[2]
 

@@ -122,6 +122,8 @@ def read_schema(path: str | Path) -> Schema:
     """
     try:
         content = json.loads(Path(path).read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"the schema {path} is not UTF-8 text; save it as that") from error
     except json.JSONDecodeError as error:
         raise DataError(f"the schema {path} is not JSON: {error}") from error
     columns = content.get("columns", {}) if isinstance(content, dict) else None
@@ -170,7 +172,9 @@ def declared(
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clips to the bounds and maps them to [-1, 1] in float32."""
     clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
-    return ((clipped - low) * (2.0 / (high - low)) - 1.0).astype(np.float32)
+    # By halves, since the distance of two bounds can be above the largest float.
+    middle, half = np.divide(low, 2) + np.divide(high, 2), np.divide(high, 2) - np.divide(low, 2)
+    return np.asarray((clipped - middle) / half, dtype=np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:

@@ -96,7 +96,7 @@ def _sweep(
                         swept.failed[work.label] = one_line(cause)
                         full = full or files.is_disk_full(cause)
             if full:  # what is ready was filed; the rest goes on from its folders another time
-                raise DiskFull
+                raise DiskFull(swept)
     for left, work in waiting.items():
         ray.cancel(left, force=True)
         swept.left.append(work.label)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 
+from ..data.catalog import may_be_unverified
 from ..runs import version
 from ..settings import DEFAULTS, NOT_PART_OF_A_RUN, Settings
 
@@ -17,15 +18,17 @@ ABOUT_FILES = ("data_dir", "allow_unverified")
 def canonical(settings: Settings) -> Settings:
     """The settings under which a run is filed: what does not change the run is at its default.
 
-    Training without privacy has no budget, so its ε is infinite whatever was asked for.
+    Training without privacy has no budget, so its ε is infinite whatever was asked for. Leave to
+    take unverified files is of no effect for data sets that have none.
     """
     plain = settings.method == "plain"
+    idle = {"data_dir"} if may_be_unverified(settings.data) else set(ABOUT_FILES)
     return dataclasses.replace(
         settings,
         epsilon=math.inf if plain else float(settings.epsilon),
         delta=DEFAULTS.delta if plain else settings.delta,
         alpha=float(settings.alpha),
-        data_options={k: v for k, v in settings.data_options.items() if k != "data_dir"},
+        data_options={k: v for k, v in settings.data_options.items() if k not in idle},
     )
 
 

@@ -1,12 +1,14 @@
 """What is kept of a run?  One small JSON record, written once and never merged across versions.
 
 A record lies in results/runs/<experiment>/<key>.json.  Its key is the run's whole configuration
-with the version of the package, so a record of other code is another record, and `load` leaves
-it out and says so.
+with the version of the package, so a record of another version is another record, and `load`
+leaves it out and says so.  A digest over the whole of it tells a careless edit.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from .. import files, runs
 from ..settings import Settings
 from . import grid, identity
 
+DIGEST = "digest"
+OF_THE_OCCASION = (DIGEST, "seconds", "machine", "versions", "processes")  # not of the result
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -73,6 +77,13 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
     }
 
 
+def digest(record: Mapping[str, Any]) -> str:
+    """Of a record's content."""
+    content = {name: value for name, value in record.items() if name != DIGEST}
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def path_of(record: Mapping[str, Any], results: Path) -> Path:
     """Where a record lies."""
     return results / "runs" / str(record["experiment"]) / f"{record['key']}.json"
@@ -83,7 +94,7 @@ def write(record: Mapping[str, Any], results: Path) -> Path:
     path = path_of(record, results)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_json(path, record)
+        files.write_json(path, {**record, DIGEST: digest(record)})
     return path
 
 
@@ -101,10 +112,15 @@ def import_run(folder: Path, results: Path) -> Path:
             "which then sees a part of each batch: it is another model than the table's"
         )
     path = path_of(record, results)
-    if path.exists() and files.read_json(path) != record:
+    if path.exists() and _result(files.read_json(path)) != _result(record):
         raise ValueError(
-            f"{path} holds another result of the same settings; runs without a known seed cannot "
-            "be told apart, so train with --seed and a number that is not there yet"
+            f"{path} holds another result of the same settings"
+            + (
+                "; runs without a known seed cannot be told apart, so train with --seed and a "
+                "number that is not there yet"
+                if record["seed"] is None
+                else " and the same seed, perhaps of another machine; keep one of them"
+            )
         )
     return write(record, results)
 
@@ -121,6 +137,10 @@ def load(results: Path) -> Loaded:
         else:
             left_out.append(problem)
     return Loaded(tuple(records), tuple(left_out))
+
+
+def _result(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in OF_THE_OCCASION}
 
 
 def keys(records: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -142,5 +162,10 @@ def _problem(record: Any, path: Path) -> str | None:
         raise ValueError(
             f"{path} does not have the key of its own configuration; it was edited by hand, "
             "so delete it and reproduce it again"
+        )
+    if record.get(DIGEST) != digest(record):
+        raise ValueError(
+            f"{path} is not as it was written: its digest is another; restore it, or delete it and "
+            "reproduce it again"
         )
     return None

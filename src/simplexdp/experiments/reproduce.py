@@ -98,7 +98,8 @@ def reproduce(
         _say(
             f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
         )
-        seconds, untimed = local.paces(todo, run_root)
+        deadline = None if budget_minutes is None else began + 60 * budget_minutes
+        seconds, untimed = local.paces(todo, run_root, deadline)
         timed = f"about {estimate.total(seconds)} on one process of this machine"
         if untimed:
             timed += f", without {len(untimed)} of the runs, which could not be timed"
@@ -110,18 +111,21 @@ def reproduce(
         left = None
         if budget_minutes is not None:  # the timing has taken its part
             left = budget_minutes - (time.monotonic() - began) / 60
-        swept = backend(
-            todo,
-            results,
-            run_root,
-            seconds_each=seconds,
-            budget_minutes=left,
-            show_progress=show_progress,
-            **extra,
-        )
+        try:
+            swept = backend(
+                todo,
+                results,
+                run_root,
+                seconds_each=seconds,
+                budget_minutes=left,
+                show_progress=show_progress,
+                **extra,
+            )
+        except local.DiskFull as full:
+            _say_failed(full.swept)
+            raise
     swept.skipped = [w.label for w in work if w.key in there]
-    for label, reason in swept.failed.items():
-        _say(f"failed: {label}: {reason}")
+    _say_failed(swept)
     return {
         "name": name,
         "computed": False,
@@ -146,6 +150,11 @@ def text_of(summary: dict[str, Any]) -> str:
     if summary["left"] or summary["failed"]:
         lines.append("Give the same command again to go on; what is finished is kept.")
     return "\n".join([f"{summary['name']}:", *lines])
+
+
+def _say_failed(swept: local.Swept) -> None:
+    for label, reason in swept.failed.items():
+        _say(f"failed: {label}: {reason}")
 
 
 def _say(sentence: str) -> None:

@@ -24,9 +24,11 @@ from typing import Any
 from .. import data, files, methods, progress
 from ..runs import CONFIGURATION, RunFolder, version
 from ..settings import Settings
+from ..training import OutOfTime, out_of_time
 from . import estimate, grid, identity, records
 
 PACES = ".paces.json"
+GRACE = 60.0  # seconds for the step in hand, after which what runs is interrupted
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,15 @@ class Swept:
         return dataclasses.asdict(self)
 
 
-class OutOfTime(Exception):
-    """The budget of minutes is spent; the run in hand goes on from its checkpoint next time."""
-
-
 class Busy(Exception):
     """Another process is making this run."""
 
 
 class DiskFull(OSError):
-    """No run can go on; everything that was saved stays."""
+    """No run can go on; everything that was saved stays. `swept` is what was done before."""
 
-    def __init__(self) -> None:
+    def __init__(self, swept: Swept) -> None:
+        self.swept = swept
         super().__init__(
             "the disk is full; make room and give the same command again, "
             "every finished run is kept"
@@ -155,7 +154,7 @@ def sweep(
                 swept.elsewhere.append(work.label)
             except Exception as error:  # one failed run is reported and does not stop the rest
                 if files.is_disk_full(error):
-                    raise DiskFull from error
+                    raise DiskFull(swept) from error
                 swept.failed[work.label] = one_line(error)
             advance(seconds, "")
     return swept
@@ -175,7 +174,10 @@ def locked(run_root: Path, key: str) -> Iterator[None]:
 
 @contextmanager
 def time_limit(deadline: float | None) -> Iterator[None]:
-    """Interrupt what runs inside at the deadline; outside the main thread, only refuse to begin."""
+    """Stop a training after the step in which the deadline falls, anything else soon after it.
+
+    Outside the main thread, only refuse to begin.
+    """
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
         raise OutOfTime
@@ -184,7 +186,10 @@ def time_limit(deadline: float | None) -> Iterator[None]:
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise OutOfTime
+        if out_of_time.is_set():
+            raise OutOfTime
+        out_of_time.set()
+        signal.setitimer(signal.ITIMER_REAL, GRACE)
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, left)
@@ -193,6 +198,7 @@ def time_limit(deadline: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        out_of_time.clear()
 
 
 def loader() -> Callable[[Settings], data.Dataset]:
@@ -209,7 +215,9 @@ def loader() -> Callable[[Settings], data.Dataset]:
     return load
 
 
-def paces(todo: Sequence[Work], run_root: Path) -> tuple[list[float], dict[str, str]]:
+def paces(
+    todo: Sequence[Work], run_root: Path, deadline: float | None = None
+) -> tuple[list[float], dict[str, str]]:
     """Estimated seconds that every run still needs, and what could not be timed and why.
 
     What was timed is kept beside the runs, so that a sweep in short sittings times it once.
@@ -222,6 +230,9 @@ def paces(todo: Sequence[Work], run_root: Path) -> tuple[list[float], dict[str, 
     unknown: dict[str, str] = {}
     for work in todo:
         kind = " ".join([version(), *estimate.kind(work.settings)])
+        late = deadline is not None and time.monotonic() > deadline
+        if kind not in known and late:
+            unknown[kind] = "no time was left to time it"
         if kind not in known and kind not in unknown:
             try:
                 pace = estimate.measure(work.settings, load(work.settings))

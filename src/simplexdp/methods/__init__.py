@@ -104,7 +104,7 @@ def check_used(settings: Settings) -> None:
 
 def _check_device(device: str) -> None:
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()  # the device meta has no numbers
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
             f"no device {device!r} here; use cpu, or another one of torch's"

@@ -74,7 +74,10 @@ FEWEST_AT_ONCE = 8
 # What the PRV accountant's Fourier transforms in double precision may move in δ with every step.
 ROUNDING_OF_A_STEP = 1e-15
 FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
-FLOATING_POINT = "Clipped sums and noise are floating point; their rounding is not accounted for."
+FLOATING_POINT = (
+    "Clipped sums and noise are floating point, whose rounding is not accounted for, and the noise "
+    "comes from a statistical generator (Philox) and not a cryptographic one."
+)
 LEARNING_RATE = 0.5
 ADAPTIVE_LEARNING_RATE = 0.001
 

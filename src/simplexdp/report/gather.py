@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ STUDIES = (
 )
 PAPERS_RATES = "cifar10-learning-rate"  # where it was run, nothing stands in its place
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
-COVERS_DRAWS = "at most the draws, not the weights"
+COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
 TITLES = {
@@ -42,10 +44,11 @@ class Group:
     settings: Settings
     experiment: str
     runs: tuple[Record, ...]
+    apart: str = ""  # where another group would have the same label
 
     @property
     def label(self) -> str:
-        return label(self.settings, self.runs[0])
+        return label(self.settings, self.runs[0]) + self.apart
 
     @property
     def family(self) -> str:
@@ -75,7 +78,7 @@ def groups(found: Sequence[Record]) -> list[Group]:
     by_cell: dict[tuple[str, str, str | None], list[Record]] = {}
     for record in found:
         cell = identity.cell(Settings.from_json(record["configuration"]))
-        by_cell.setdefault((record["experiment"], cell, provenance(record)), []).append(record)
+        by_cell.setdefault((record["experiment"], cell, _copy(record)), []).append(record)
     made = [
         Group(
             Settings.from_json(runs[0]["configuration"]),
@@ -90,6 +93,13 @@ def groups(found: Sequence[Record]) -> list[Group]:
             raise ValueError(
                 f"{group.label} in {group.experiment} has one seed twice; delete one of {keys}"
             )
+    labels = Counter((g.settings.data, g.label, g.epsilon) for g in made)
+    made = [
+        dataclasses.replace(g, apart=f", run {g.runs[0]['key']}")
+        if labels[g.settings.data, g.label, g.epsilon] > 1 and g.experiment not in STUDIES
+        else g
+        for g in made
+    ]
     return sorted(made, key=lambda g: (g.experiment, g.label, g.settings.epsilon))
 
 
@@ -133,8 +143,6 @@ def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
             with_split = [g for g in own if g.accuracies(split)]
             for text in dict.fromkeys(g.label for g in with_split):
                 same = [g for g in with_split if g.label == text]
-                if len({g.epsilon for g in same}) < len(same):
-                    raise ValueError(f"two different runs of {name} are both labelled {text!r}")
                 series.append(
                     {
                         "data": name,
@@ -300,6 +308,8 @@ def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
 
 def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
     """Why a measurement is left out: it does not say that this version of the package made it."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a file of measurements; delete it and make it again")
     made_by = content.get("version")
     if made_by == version():
         return None
@@ -313,6 +323,7 @@ def accountants(results: Path) -> list[dict[str, Any]]:
     path = results / "accounting" / "paper_table.json"
     if not path.exists():
         return []
+    rows = measured(path, "rows")
     return [
         {
             "data": row["data"],
@@ -320,8 +331,16 @@ def accountants(results: Path) -> list[dict[str, Any]]:
             "r": row["r"],
             **{name: row["epsilon_at_r"].get(name) for name in accounting.ACCOUNTANTS},
         }
-        for row in files.read_json(path)["rows"]
+        for row in rows
     ]
+
+
+def measured(path: Path, name: str) -> Any:
+    """One entry of a file of measurements, or an error that names the file."""
+    content = files.read_json(path)
+    if not isinstance(content, dict) or name not in content:
+        raise ValueError(f"{path} has no {name!r}; delete it and make it again")
+    return content[name]
 
 
 def cost(results: Path) -> list[dict[str, Any]]:
@@ -350,7 +369,13 @@ def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
 
 def provenance(record: Record) -> str | None:
     """Where the data was not the original, that sentence without its checksums."""
+    copy = _copy(record)
+    return None if copy is None else copy.split(" (sha256")[0].split(": ")[0]
+
+
+def _copy(record: Record) -> str | None:
+    """Where the data was not the original, which copy it was."""
     for sentence in record.get("provenance", ()):
         if " not " in sentence and "own file" in sentence:
-            return str(sentence.split(" (sha256")[0].split(": ")[0])
+            return str(sentence)
     return None

@@ -64,7 +64,7 @@ const drawAccuracy = (state) => {
   const copies = new Set(chosen.flatMap((s) => s.points.map((p) => p.provenance).filter(Boolean)));
   at("accuracy-about").textContent =
     `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands are one standard deviation over runs. ` +
-    "Dirichlet: ε covers at most the draws, not the weights." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
+    "Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the weights; at ε = ∞ it is plain training." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
   for (const split of ["test", "validation"]) {
     const own = chosen.filter((s) => s.split === split);
     if (!own.length) continue;

@@ -75,8 +75,9 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     notes = [
         f"{split.capitalize()} accuracy in percent; ± is the standard deviation over runs, "
         "[n] the number of our runs where it is not 1.",
-        "Dirichlet: ε covers at most the draws, not the weights. DP-SGD, certified and our "
-        "Gaussian features: ε covers the weights.",
+        "Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the "
+        "weights; at ε = ∞ it is plain training. DP-SGD, certified and our Gaussian features: "
+        "ε covers the weights.",
     ]
     notes += grid.experiment(name).notes
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
@@ -216,7 +217,7 @@ def _ratio(row: Mapping[str, Any], name: str) -> str:
 def peers(results: Path) -> Table:
     """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
     path = results / "certified" / "peers.json"
-    found = files.read_json(path)["data"] if path.exists() else {}
+    found = gather.measured(path, "data") if path.exists() else {}
     rows: list[dict[str, Value]] = []
     notes: list[str] = []
     for name, one in found.items():
