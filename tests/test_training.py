@@ -407,3 +407,16 @@ def test_a_model_that_knows_one_class_says_so(tmp_path, blobs, capsys):
     assert "class_weights=balanced" in said
     methods.method("plain")(settings, only, None)  # as where a few steps are timed
     assert capsys.readouterr().err == ""
+
+
+def test_rare_classes_are_named_before_anything_is_spent(tmp_path, blobs, capsys):
+    """300 records with 100 of each class; of the third, 10 are left, and then 11."""
+    for rare, warned in ((10, True), (11, False)):
+        kept = np.flatnonzero((blobs.train.labels < 2) | (np.arange(300) < 3 * rare))
+        split = data.Split(blobs.train.inputs[kept], blobs.train.labels[kept])
+        lopsided = dataclasses.replace(blobs, train=split)
+        methods.run(SETTINGS, tmp_path / f"{rare}", dataset=lopsided)
+        assert ("the classes have 10 to 100 records" in capsys.readouterr().err) is warned
+        weighted = dataclasses.replace(SETTINGS, options={"class_weights": "balanced"})
+        methods.run(weighted, tmp_path / f"{rare}w", dataset=lopsided)
+        assert "the classes have" not in capsys.readouterr().err

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 from torch import Tensor
 
-from .. import accounting, data, distributed, ledger, mechanism, training
+from .. import accounting, data, distributed, ledger, mechanism, progress, training
 from ..plan import Plan
 from ..runs import RunFolder
 from ..settings import Settings
@@ -22,6 +23,7 @@ from .outcome import (
     steps_of,
 )
 
+LOPSIDED = 10  # times as many records in the largest class as in the smallest
 WEIGHTED = (
     "Losses are weighted by class, from the public labels and after the draws: the figure is the "
     "same as without, and the trained weights, which it does not cover, follow records of rare "
@@ -39,6 +41,8 @@ def train(
     """
     refuse_options(settings, (CLASS_WEIGHTS,))
     weights = class_weights_of(settings, dataset)
+    if run is not None and weights is None and distributed.is_first():
+        _warn_of_rare_classes(dataset)
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
     plan = Plan(
@@ -114,3 +118,14 @@ def train(
             "lr": lr,
         },
     )
+
+
+def _warn_of_rare_classes(dataset: data.Dataset) -> None:
+    """Say before anything is spent what the public class counts tell."""
+    counts = np.bincount(dataset.train.labels, minlength=dataset.classes)
+    if counts.max() >= LOPSIDED * counts.min():
+        progress.warn(
+            f"the classes have {counts.min()} to {counts.max()} records: Algorithm 1 is slow to "
+            "find rare ones and may predict the largest alone; --option class_weights=balanced "
+            "makes all of them weigh alike"
+        )
