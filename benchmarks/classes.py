@@ -63,6 +63,7 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
         "accountant": settings.accountant,
         "class_weights": "class_weights" in settings.options,
         "steps": record["steps"],
+        "seed": settings.seed,
         "accuracy": accuracy,
         "recall": [round(value, 4) for value in recall],
         "never_predicted": [dataset.class_names[k] for k in never],
@@ -72,8 +73,8 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """The recall of the class that is found least, and the classes that are never predicted."""
     lines = [
-        "| data | ε | learning rate | steps | accuracy | least recall | never predicted |",
-        "|---|---|---|---|---|---|---|",
+        "| data | ε | learning rate | steps | seed | accuracy | least recall | never predicted |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
@@ -82,7 +83,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         rate += ", class weights" if row["class_weights"] else ""
         lines.append(
             f"| {row['experiment']} | {epsilon}{by} | {rate} | {row['steps']:,} "
-            f"| {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
+            f"| {row['seed']} | {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
             f"| {', '.join(row['never_predicted']) or '–'} |"
         )
     return "\n".join(lines)
@@ -103,8 +104,12 @@ def main() -> None:
     chosen = parser.parse_args()
     known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
     rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
-    # Rows from before class weights do not say that they had none.
-    found = {row["key"]: {"class_weights": False, **row} for row in rows if row["key"] in known}
+    # Rows from before class weights do not say that they had none, nor earlier ones their seed.
+    found = {
+        row["key"]: {"class_weights": False, **row, "seed": known[row["key"]]["seed"]}
+        for row in rows
+        if row["key"] in known
+    }
     for folder in folders(chosen.runs):
         record = known.get(folder.settings().key(runs.version()))
         if record is None or record["key"] in found:
@@ -121,6 +126,8 @@ def main() -> None:
             row["lr"] is not None,
             row["epsilon"] or float("inf"),
             row["accountant"],
+            row["steps"],
+            row["seed"],
         ),
     )
     machine = {**runs.machine(), "version": runs.version()}

@@ -62,6 +62,7 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
         "lr": settings.lr,
         "class_weights": weighted,
         "steps": record["steps"],
+        "seed": settings.seed,
         "accuracy": record["accuracy"],
         "largest_step": max(steps),
         "mean_gap": sum(gaps) / len(gaps),
@@ -71,15 +72,15 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """A row for each run."""
     lines = [
-        "| ε | learning rate | steps | accuracy | gap of the logits | largest step of a weight |",
-        "|---|---|---|---|---|---|",
+        "| ε | learning rate | steps | seed | accuracy | gap of the logits | largest step |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
         rate += ", class weights" if row["class_weights"] else ""
         lines.append(
-            f"| {row['epsilon']:g} | {rate} | {row['steps']:,} | {100 * row['accuracy']:.2f} "
-            f"| {row['mean_gap']:.1f} | {row['largest_step']:.0e} |"
+            f"| {row['epsilon']:g} | {rate} | {row['steps']:,} | {row['seed']} "
+            f"| {100 * row['accuracy']:.2f} | {row['mean_gap']:.1f} | {row['largest_step']:.0e} |"
         )
     return "\n".join(lines)
 
@@ -91,7 +92,11 @@ def main() -> None:
     chosen = parser.parse_args()
     known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
     rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
-    found = {row["key"]: row for row in rows if row["key"] in known}
+    found = {
+        row["key"]: {**row, "seed": known[row["key"]]["seed"]}
+        for row in rows
+        if row["key"] in known
+    }
     torch.set_num_threads(1)
     for folder in folders(chosen.runs):
         settings = folder.settings()
@@ -103,7 +108,13 @@ def main() -> None:
             print(table([found[record["key"]]]).splitlines()[-1], flush=True)
     rows = sorted(
         found.values(),
-        key=lambda row: (row["lr"] is not None, row["class_weights"], row["epsilon"], row["steps"]),
+        key=lambda row: (
+            row["lr"] is not None,
+            row["class_weights"],
+            row["epsilon"],
+            row["steps"],
+            row["seed"],
+        ),
     )
     machine = {**runs.machine(), "version": runs.version()}
     files.write_json(OUT, {"machine": machine, "batches": BATCHES, "seed": SEED, "rows": rows})

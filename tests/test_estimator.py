@@ -53,6 +53,7 @@ def test_a_value_outside_the_bounds_is_clipped() -> None:
     np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
 def test_large_numbers_are_not_lost() -> None:
     """Squares and distances above the largest float are not formed."""
     X, y = load_iris(return_X_y=True)

@@ -194,7 +194,7 @@ def test_a_worker_with_other_code_is_told_apart(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("device", "cards"), [("cuda", 1), ("cpu", 0)])
 def test_a_run_on_a_card_asks_ray_for_one(monkeypatch, tmp_path, device, cards):
     asked = {}
-    monkeypatch.setattr(sweep, "paces", lambda todo, root: ([1.0] * len(todo), {}))
+    monkeypatch.setattr(sweep, "paces", lambda todo, *_: ([1.0] * len(todo), {}))
     monkeypatch.setattr(cluster, "sweep", lambda *_, **given: asked.update(given) or sweep.Swept())
     reproduce.reproduce("digits", ray=True, device=device, results=tmp_path, budget_minutes=1.0)
     assert asked["gpus_each"] == cards
