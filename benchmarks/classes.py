@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ import numpy as np
 from safetensors.torch import load_file
 
 from simplexdp import data, files, models, runs, training
-from simplexdp.experiments import records
+from simplexdp.experiments import identity, records
 from simplexdp.runs import RunFolder
+from simplexdp.settings import Settings
 
 HERE = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = HERE / "results", HERE / "docs" / "results.md"
@@ -77,16 +78,41 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
         by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
-        rate += ", class weights" if row["class_weights"] else ""
         lines.append(
-            f"| {row['experiment']} | {epsilon}{by} | {rate} | {row['steps']:,} "
+            f"| {row['experiment']} | {epsilon}{by} | {rate_of(row)} | {row['steps']:,} "
             f"| {row['seed']} | {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
             f"| {', '.join(row['never_predicted']) or '–'} |"
         )
     return "\n".join(lines)
+
+
+def rate_of(row: dict[str, Any]) -> str:
+    """A row's learning rate, and what the loss was beside it."""
+    rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
+    return rate + (", class weights" if row["class_weights"] else "")
+
+
+def measured(
+    out: Path,
+    wanted: Callable[[Settings, dict[str, Any]], bool],
+    measure: Callable[[RunFolder, dict[str, Any]], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """The rows of a file, and those of the runs in the folders given that are not in it yet."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=Path, nargs="+", required=True)
+    known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
+    rows = json.loads(out.read_text())["rows"] if out.exists() else []
+    found = {row["key"]: row for row in rows if row["key"] in known}
+    for folder in folders(parser.parse_args().runs):
+        settings = folder.settings()
+        record = known.get(identity.key(settings))
+        if record is not None and record["key"] not in found and wanted(settings, record):
+            row = measure(folder, record)
+            found[record["key"]] = row
+            print(row, flush=True)
+    return list(found.values())
 
 
 def renew(text: str, name: str) -> None:
@@ -99,27 +125,8 @@ def renew(text: str, name: str) -> None:
 
 def main() -> None:
     """Measure what is not in the file yet, write, renew."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, nargs="+", required=True)
-    chosen = parser.parse_args()
-    known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
-    rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
-    # Rows from before class weights do not say that they had none, nor earlier ones their seed.
-    found = {
-        row["key"]: {"class_weights": False, **row, "seed": known[row["key"]]["seed"]}
-        for row in rows
-        if row["key"] in known
-    }
-    for folder in folders(chosen.runs):
-        record = known.get(folder.settings().key(runs.version()))
-        if record is None or record["key"] in found:
-            continue
-        settings = folder.settings()
-        if settings.method in METHODS and record["experiment"] in EXPERIMENTS:
-            found[record["key"]] = measure(folder, record)
-            print(table([found[record["key"]]]).splitlines()[-1], flush=True)
     rows = sorted(
-        found.values(),
+        measured(OUT, lambda s, r: s.method in METHODS and r["experiment"] in EXPERIMENTS, measure),
         key=lambda row: (
             EXPERIMENTS.index(row["experiment"]),
             row["class_weights"],

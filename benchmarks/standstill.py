@@ -14,23 +14,19 @@ docs/results.md.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
-from classes import RESULTS, folders, renew
+from classes import RESULTS, measured, rate_of, renew
 from safetensors.torch import load_file
 
 from simplexdp import Plan, data, files, models, runs
-from simplexdp.experiments import records
 from simplexdp.plan import balanced_weights
 from simplexdp.runs import RunFolder
 
 OUT = RESULTS / "benchmarks" / "standstill.json"
-BATCHES, SEED = 10, 1  # the batches and draws of another seed than the run's
+BATCHES, SEED = 10, 1_000_000  # the batches and draws of another seed than the run's
 
 
 def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
@@ -76,10 +72,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
-        rate += ", class weights" if row["class_weights"] else ""
         lines.append(
-            f"| {row['epsilon']:g} | {rate} | {row['steps']:,} | {row['seed']} "
+            f"| {row['epsilon']:g} | {rate_of(row)} | {row['steps']:,} | {row['seed']} "
             f"| {100 * row['accuracy']:.2f} | {row['mean_gap']:.1f} | {row['largest_step']:.0e} |"
         )
     return "\n".join(lines)
@@ -87,27 +81,13 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure what is not in the file yet, write, renew."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, nargs="+", required=True)
-    chosen = parser.parse_args()
-    known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
-    rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
-    found = {
-        row["key"]: {**row, "seed": known[row["key"]]["seed"]}
-        for row in rows
-        if row["key"] in known
-    }
     torch.set_num_threads(1)
-    for folder in folders(chosen.runs):
-        settings = folder.settings()
-        record = known.get(settings.key(runs.version()))
-        if record is None or record["key"] in found:
-            continue
-        if record["experiment"] == "dermamnist" and settings.method == "dirichlet":
-            found[record["key"]] = measure(folder, record)
-            print(table([found[record["key"]]]).splitlines()[-1], flush=True)
     rows = sorted(
-        found.values(),
+        measured(
+            OUT,
+            lambda s, r: s.method == "dirichlet" and r["experiment"] == "dermamnist",
+            measure,
+        ),
         key=lambda row: (
             row["lr"] is not None,
             row["class_weights"],

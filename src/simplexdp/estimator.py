@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, noise, sampling
 from simplexdp.accounting.gaussian import calibrate_mu
+from simplexdp.data.schema import scale, to_unit
 from simplexdp.methods import certified, linear, linear_rule
 
 Array = NDArray[Any]
@@ -193,9 +194,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"each of the bounds must be one number or {X.shape[1]}, by column")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise ValueError("bounds must be finite with low < high in every column")
-        # By halves, since the distance of two bounds can be above the largest float.
-        unit = (np.clip(X, low, high) / 2 - low / 2) / (high / 2 - low / 2)
-        scaled = unit if self.image_shape is not None else 2.0 * unit - 1.0
+        scaled = (to_unit if self.image_shape is not None else scale)(X, low, high)
         return scaled.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
 
     def _bits(self) -> noise.Bits:

@@ -81,8 +81,7 @@ class Trained:
 def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Trained:
     """Run the steps that are left, from the start or from the run's checkpoint."""
     check_inputs(job.dataset.train)
-    if distributed.world() > 1:
-        distributed.check_same(job.fingerprint)
+    distributed.check_same(job.fingerprint)
     start, seconds_before = _restore(job, run)
     settings, seed = job.settings, job.seed
     evaluate_every = math.ceil(job.steps / max(1, settings.evaluations))

@@ -169,12 +169,19 @@ def declared(
     )
 
 
+def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
+    """Clips to the bounds and maps them to [0, 1].
+
+    By halves, since the distance of two bounds can be above the largest float.
+    """
+    clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
+    lowest, highest = np.divide(low, 2), np.divide(high, 2)
+    return np.asarray((clipped / 2 - lowest) / (highest - lowest))
+
+
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clips to the bounds and maps them to [-1, 1] in float32."""
-    clipped = np.clip(np.asarray(values, dtype=np.float64), low, high)
-    # By halves, since the distance of two bounds can be above the largest float.
-    middle, half = np.divide(low, 2) + np.divide(high, 2), np.divide(high, 2) - np.divide(low, 2)
-    return np.asarray((clipped - middle) / half, dtype=np.float32)
+    return np.asarray(2.0 * to_unit(values, low, high) - 1.0, dtype=np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:

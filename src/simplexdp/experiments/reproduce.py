@@ -108,9 +108,8 @@ def reproduce(
         # Ray hides the graphics cards from a task that does not ask for one.
         gpus = 1 if device.startswith("cuda") else 0
         extra = {"address": ray_address, "gpus_each": gpus} if ray else {}
-        left = None
-        if budget_minutes is not None:  # the timing has taken its part
-            left = budget_minutes - (time.monotonic() - began) / 60
+        # The timing has taken its part.
+        left = None if deadline is None else (deadline - time.monotonic()) / 60
         try:
             swept = backend(
                 todo,
