@@ -8,6 +8,7 @@ at 10^5 against 10^9 records.  Seconds are this machine's; the ratios are what t
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from collections.abc import Callable
@@ -133,6 +134,7 @@ def sampler() -> dict[str, float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     record = {
         "command": "python benchmarks/core.py",

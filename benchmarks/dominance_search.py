@@ -10,6 +10,7 @@ table.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
@@ -323,6 +324,7 @@ def renew(text: str) -> None:
 
 def main() -> None:
     """Search and write."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     start = time.perf_counter()
     found = {
         "three_classes": search(3, 4, 221, RATIOS, 10),

@@ -13,6 +13,7 @@ docs/results.md.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import time
 from collections.abc import Callable
@@ -172,6 +173,7 @@ def share_table(found: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Train, write, renew."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
     began = time.monotonic()
     rows: list[dict[str, Any]] = [

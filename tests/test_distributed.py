@@ -63,6 +63,7 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
         chosen = dataclasses.replace(settings, method=method, **METHODS[method])
         outcome, _ = methods.run(chosen, Path(folder) / method, dataset=images())
         np.save(Path(folder) / f"{method}-{rank}.npy", weights(outcome))
+    dropout = torch.initial_seed()  # as the last step has left it
     secret = distributed.agree(1000 + rank)
     own = distributed.own_seed(7)
     try:
@@ -73,7 +74,7 @@ def one_of_two(rank: int, folder: str, settings: Settings) -> None:
         said = ""
     except ValueError as error:
         said = str(error)
-    (Path(folder) / f"facts-{rank}.json").write_text(json.dumps([secret, own, said]))
+    (Path(folder) / f"facts-{rank}.json").write_text(json.dumps([secret, own, said, dropout]))
     torch_distributed.destroy_process_group()
 
 
@@ -113,11 +114,12 @@ def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
     assert folder.processes() == 2
     steps = [line["step"] for line in folder.metrics()]
     assert steps == sorted(set(steps))
-    # The seed of the first for the batches, a seed of one's own for the noise.
+    # The seed of the first for the batches, a seed of one's own for the noise and for dropout.
     facts = [json.loads((trained / f"facts-{rank}.json").read_text()) for rank in range(2)]
     assert facts[0][0] == facts[1][0] == 1000
     assert facts[0][1] == 7
     assert facts[1][1] not in (7, 0)
+    assert facts[0][3] != facts[1][3]
 
 
 def test_processes_with_other_records_are_refused_on_all_sides(trained):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,15 @@ def test_large_numbers_are_not_lost() -> None:
     wide.fit(columns * half, y)
     narrow.fit(columns, y)
     np.testing.assert_array_equal(wide.weights_, narrow.weights_)
+
+
+def test_no_warning_tells_of_a_huge_value() -> None:
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    X[0] = 1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        CertifiedClassifier(epsilon=1.0, image_shape=(1, 8, 8), random_state=0).fit(X, y)
 
 
 def test_without_a_seed_two_fits_differ_and_the_statement_holds() -> None:

@@ -14,8 +14,8 @@ Argument: Poisson sampling decides every record by a coin of its own.  Restricti
     disjoint coins.  The shards (record i belongs to rank i mod N) do not depend on the data, so
     accounting for the global batch at its rate accounts for all ranks together.
 Assumptions: all ranks have the same seed (`agree`) and the same records (`check_same`), and each
-    rank draws its noise from a stream of its own (`own_seed`): noise shared between ranks would
-    correlate the draws of two records, which the accountants exclude.
+    rank draws its noise and its dropout from streams of its own (`own_seed`): shared between ranks
+    they would tie two records to each other, which the accountants exclude.
 Batch normalisation sees the shard and not the batch, so with it N ranks train another model than
 one process does; with group normalisation they train the same one.
 """

@@ -188,7 +188,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 X = X / np.where(largest > 0, largest, 1.0)
                 norms = np.linalg.norm(X, axis=1, keepdims=True)
                 X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])
-            return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
+            with np.errstate(over="ignore"):  # such a row counts as zero; nothing may tell of it
+                return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
         low, high = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)
         if any(bound.shape not in ((), (X.shape[1],)) for bound in (low, high)):
             raise ValueError(f"each of the bounds must be one number or {X.shape[1]}, by column")

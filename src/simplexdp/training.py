@@ -83,7 +83,8 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
     check_inputs(job.dataset.train)
     distributed.check_same(job.fingerprint)
     start, seconds_before = _restore(job, run)
-    settings, seed = job.settings, job.seed
+    settings = job.settings
+    own = distributed.own_seed(job.seed)  # dropout shared between ranks would tie their records
     evaluate_every = math.ceil(job.steps / max(1, settings.evaluations))
     began = saved = time.monotonic()
     accuracy: float | None = None
@@ -94,7 +95,7 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
 
     with progress.steps(job.steps, start, show_progress and distributed.is_first()) as bar:
         for step, (inputs, labels) in enumerate(_batches(job, start), start):
-            seed_torch(seed, "torch", step)
+            seed_torch(own, "torch", step)
             job.model.train()
             loss = job.update(inputs, labels, step)
             if loss is not None:
