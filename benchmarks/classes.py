@@ -7,8 +7,8 @@ show that; the recall of each class does.
     python benchmarks/classes.py --runs runs
 
 The folders are those that `simplexdp reproduce` leaves (--runs there); a run counts if its record
-is in results/runs. What is found is added to results/benchmarks/classes.json, and the table on
-docs/results.md is made anew.
+is in results/runs. What is found is added to results/benchmarks/classes.json, and the tables on
+docs/results.md are made anew.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 
 from simplexdp import data, files, models, runs, training
 from simplexdp.experiments import identity, records
+from simplexdp.report import tables
 from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 
@@ -71,29 +72,6 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The recall of the class that is found least, and the classes that are never predicted."""
-    lines = [
-        "| data | ε | learning rate | steps | seed | accuracy | least recall | never predicted |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
-        lines.append(
-            f"| {row['experiment']} | {epsilon}{by} | {rate_of(row)} | {row['steps']:,} "
-            f"| {row['seed']} | {100 * row['accuracy']:.2f} | {100 * min(row['recall']):.1f} "
-            f"| {', '.join(row['never_predicted']) or '–'} |"
-        )
-    return "\n".join(lines)
-
-
-def rate_of(row: dict[str, Any]) -> str:
-    """A row's learning rate, and what the loss was beside it."""
-    rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
-    return rate + (", class weights" if row["class_weights"] else "")
-
-
 def measured(
     out: Path,
     wanted: Callable[[Settings, dict[str, Any]], bool],
@@ -139,7 +117,7 @@ def main() -> None:
     )
     machine = {**runs.machine(), "version": runs.version()}
     files.write_json(OUT, {"machine": machine, "rows": rows})
-    renew(table(rows), "classes")
+    tables.refresh([PAGE], RESULTS)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ import itertools
 from typing import Any
 
 import torch
-from classes import RESULTS, measured, rate_of, renew
+from classes import RESULTS, measured, renew
 from safetensors.torch import load_file
 
 from simplexdp import Plan, data, files, models, runs
 from simplexdp.plan import balanced_weights
+from simplexdp.report.tables import rate_of
 from simplexdp.runs import RunFolder
 
 OUT = RESULTS / "benchmarks" / "standstill.json"

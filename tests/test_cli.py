@@ -85,6 +85,9 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["account", "--r", "0.1", "--sample-rate", "1", "--steps", "5"], "rate"),
         (["calibrate", "--epsilon", "0", *SCHEDULE], "epsilon"),
         (["calibrate", "--epsilon", "1", "--accountant", "x", *SCHEDULE], "unknown accountant"),
+        (["account", "--r", "0.1", "--sample-rate", "0.1", "--steps", "9" * 400], "too large"),
+        (["calibrate", "--epsilon", "1", "--alpha", "1e-300", *SCHEDULE[4:]], "between 1e-06 and"),
+        (["train", "--data", "~nosuchuser/x.csv"], "no home folder is known"),
         (["nonsense"], "No such command"),
         (["reproduce"], "fashion-mnist"),
         (["reproduce", "nonsense"], "fashion-mnist"),
@@ -173,6 +176,16 @@ def test_an_audit_refuses_what_it_would_ignore(command, arguments, message):
     done = command("audit", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--json"], []])
+def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(
+    command, monkeypatch, tmp_path, arguments
+):
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    done = command("train", "--method", "certified", "--steps", "3", "--quiet", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
 
 
 def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):

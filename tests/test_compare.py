@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from simplexdp import compare, methods
 from simplexdp.audit import canary
 from simplexdp.cli import app
+from simplexdp.ledger import Ledger
 from simplexdp.settings import Settings
 
 METHODS = ("dirichlet", "plain")
@@ -141,3 +143,38 @@ def test_an_option_that_no_method_uses_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="certified train no network and take no steps"):
         compare.compare(asked, tmp_path / "runs", ("certified",), seeds=1)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "names", "budget", "words"),
+    [
+        ({}, ("certified", "plain"), 50.0, "one of them has no privacy mechanism"),
+        ({}, ("certified", "gaussian-features"), 1.2, "these 2 runs would take digits"),
+        ({"model": "nope"}, ("certified", "dirichlet"), None, "no model 'nope'"),
+        ({"batch_size": 5000}, ("certified", "dirichlet"), None, "batch"),
+    ],
+)
+def test_what_can_be_known_beforehand_is_refused_before_anything_is_counted(
+    change: dict[str, Any],
+    names: tuple[str, ...],
+    budget: float | None,
+    words: str,
+    tmp_path: Path,
+) -> None:
+    book = Ledger(tmp_path / "ledger.jsonl")
+    if budget is not None:
+        book.set_budget("digits", budget, 1e-5)
+    with pytest.raises(ValueError, match=words):
+        compare.compare(Settings(**change), tmp_path / "runs", names, seeds=1, ledger=book)
+    assert book.entries() == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_comparison_that_fits_its_budget_is_counted_once(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger.jsonl")
+    book.set_budget("digits", 1.6, 1e-5)  # two runs of ε = 1 are 1.47 together
+    names = ("certified", "gaussian-features")
+    rows = compare.compare(Settings(), tmp_path / "runs", names, seeds=1, ledger=book)
+    assert [row.method for row in rows] == list(names)
+    assert [entry.method for entry in book.entries()] == list(names)
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [f"{n}-0" for n in names]

@@ -45,3 +45,35 @@ def test_a_cache_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"Not a directory.*set SIMPLEXDP_CACHE"):
         files.make_cache(tmp_path / "file" / "datasets")
+
+
+def test_a_lock_holds_others_off_and_goes_with_its_holder(tmp_path: Path) -> None:
+    lock = tmp_path / ".lock"
+    with files.locked(lock, "busy"):
+        for _ in range(2):  # a refused one does not take the holder's file away
+            with pytest.raises(files.Busy, match="busy"), files.locked(lock, "busy"):
+                raise AssertionError
+        assert lock.exists()
+    assert not lock.exists()
+    with files.locked(lock, "busy"):
+        pass
+
+
+def test_a_lock_file_that_went_between_opening_and_locking_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".lock"
+    real = files.fcntl.flock
+
+    def late(handle: int, flags: int) -> None:
+        lock.unlink()  # by the holder before
+        real(handle, flags)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with pytest.raises(files.Busy), files.locked(lock, "busy"):
+        raise AssertionError
+
+
+def test_without_a_home_folder_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"no home folder is known for ~nosuchuser/x.csv"):
+        files.expanded("~nosuchuser/x.csv")

@@ -95,7 +95,7 @@ def test_the_run_that_would_exceed_the_budget_is_refused_and_not_written(book):
     event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
     book.reserve("digits", "certified", event, "a", "weights")
     before = book.path.read_bytes()
-    with pytest.raises(BudgetExceeded, match="has not started"):
+    with pytest.raises(BudgetExceeded, match="nothing has started"):
         book.reserve("digits", "certified", event, "b", "weights")
     assert book.path.read_bytes() == before
     with pytest.raises(BudgetExceeded):
@@ -282,6 +282,10 @@ def test_a_disk_that_fills_leaves_the_ledger_readable(book, monkeypatch, torn):
         '{"kind": "budget"}',
         '{"kind": "spend", "data": "d", "epsilon": 3.0}',
         '{"kind": ["reserve"]}',
+        '{"kind": "budget", "data": 5, "epsilon": 1.0, "delta": 1e-5}',
+        '{"kind": "budget", "data": "d", "epsilon": NaN, "delta": 1e-5}',
+        '{"kind": "budget", "data": "d", "epsilon": null, "delta": 1e-5}',
+        '{"kind": "budget", "data": "d", "epsilon": 1.0, "delta": 2}',
         "7",
     ],
 )
@@ -296,6 +300,9 @@ def test_a_line_of_another_kind_or_with_less_than_its_kind_holds_is_damage(book,
     "change",
     [
         {"covers": "everything"},
+        {"data": None},
+        {"event": {"type": "gaussian", "noise_multiplier": "9", "steps": 1}},
+        {"event": {"type": "gaussian", "noise_multiplier": 9.0, "steps": float("nan")}},
         {"event": {"type": "laplace", "noise_multiplier": 9.0, "steps": 1}},
         {"event": {"type": "gaussian", "noise_multiplier": 9.0}},
         {"event": {**ledger.gaussian(9.0), "broken": ["sampling"]}},

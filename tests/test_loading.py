@@ -81,6 +81,14 @@ def test_what_does_not_fit_is_refused(images: data.Dataset, tmp_path: Path) -> N
     weights.write_bytes(weights.read_bytes()[:-9])
     with pytest.raises(ValueError, match="are damaged"):
         load_model(folder.path)
+    for name, content in (("model.json", "{}"), ("statement.json", '{"assumptions": [{"zz": 1}]}')):
+        kept = (folder.path / name).read_text()
+        (folder.path / name).write_text(content)
+        with pytest.raises(
+            ValueError, match=r"model.json or statement.json .* damaged or was edit"
+        ):
+            load_model(folder.path)
+        (folder.path / name).write_text(kept)
     (folder.path / "statement.json").unlink()
     with pytest.raises(ValueError, match=r"has no statement.json, so it holds no finished"):
         load_model(folder.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -204,6 +205,12 @@ def test_seeds_are_secret_unless_asked_for():
     assert any("seed" in text for text in broken)
     kept = first.statement().to_json()["broken_assumptions"]
     assert not any("seed" in text for text in kept)
+
+
+def test_a_copy_which_would_repeat_the_noise_is_refused():
+    for make in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="would draw the same noise again"):
+            make(small_plan(seed=None))
 
 
 def test_learning_rate_undoes_the_attenuation():

@@ -345,10 +345,42 @@ def test_an_existing_folder_is_refused(tmp_path, blobs):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
 
 
-def test_nan_in_the_inputs_is_refused_without_showing_them(blobs):
-    blobs.train.inputs[:, 2] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
+@pytest.mark.parametrize(("split", "words"), [("train", "training"), ("test", "test")])
+def test_nan_in_the_inputs_is_refused_without_showing_them(blobs, split, words):
+    getattr(blobs, split).inputs[:, 2] = np.nan
+    with pytest.raises(ValueError, match=f"the {words} inputs hold NaN"):
         methods.method("dirichlet")(SETTINGS, blobs, None)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_two_commands_do_not_train_in_one_folder(tmp_path, blobs, resume):
+    """The second would be taken for the first, and both be counted once."""
+    book = Ledger(tmp_path / "ledger.jsonl")
+    settings = Settings(method="certified", data="blobs", seed=None)
+    with runs.RunFolder.create(tmp_path / "run", settings).held():
+        before = (tmp_path / "run" / "run.json").read_text()
+        with pytest.raises(ValueError, match=r"another process trains in|exists; choose another"):
+            methods.run(settings, tmp_path / "run", resume=resume, dataset=blobs, ledger=book)
+        assert (tmp_path / "run" / "run.json").read_text() == before
+    assert book.entries() == []
+    methods.run(settings, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
+    assert len(book.entries()) == 1
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"epsilon": "1"}, {"epsilon": None}, {"steps": "5"}, {"data": 5}, {"augment": None}]
+)
+def test_settings_that_were_edited_into_nonsense_are_refused(change):
+    with pytest.raises(ValueError, match="damaged or was edited"):
+        Settings.from_json({**SETTINGS.to_json(), **change})
+
+
+@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.08), ("momentum", 0.008), ("adam", 0.001)])
+def test_the_rate_of_plain_training_is_that_of_its_optimizer(blobs, optimizer, lr):
+    settings = dataclasses.replace(SETTINGS, method="plain", optimizer=optimizer, lr=None, steps=1)
+    outcome = methods.method("plain")(settings, blobs, None)
+    assert outcome.chosen["lr"] == pytest.approx(lr)
 
 
 def test_plain_training_learns_and_claims_nothing(blobs):

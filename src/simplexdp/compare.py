@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import data, methods, progress, runs
-from .ledger import Ledger
-from .methods.outcome import finite
+from .files import finite
+from .ledger import Event, Ledger, identity
 from .settings import DEFAULTS, Settings
 from .statement import rounded_up
 
@@ -82,6 +82,9 @@ def compare(
         if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
             raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
     dataset = data.load(settings.data, **settings.data_options)
+    events = [rehearse(one, out, dataset) for one in chosen.values()]
+    if ledger is not None:
+        ledger.check(identity(settings.data), seeds * events)
     rows = []
     with progress.bars(show_progress) as bar:
         task = bar.add_task("comparing", total=len(names) * seeds)
@@ -110,6 +113,32 @@ def compare(
                 )
             )
     return rows
+
+
+class _Rehearsed(Exception):
+    """A run has come to the point at which it is counted."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+
+class _Rehearsal(Ledger):
+    """Stops a run where it would be counted, and tells what it would have cost."""
+
+    def reserve(self, data: str, method: str, event: Event, *rest: Any, **named: Any) -> str:
+        raise _Rehearsed(event)
+
+
+def rehearse(settings: Settings, out: Path, dataset: data.Dataset) -> Event:
+    """What a run would cost; what it would be refused for is raised, and nothing is left of it."""
+    try:
+        methods.run(settings, out / "rehearsal", dataset=dataset, ledger=_Rehearsal(out))
+    except _Rehearsed as stopped:
+        return stopped.event
+    finally:
+        if out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
+    raise AssertionError(f"{settings.method} trains without being counted")
 
 
 def settings_of(name: str, settings: Settings) -> Settings:

@@ -1,14 +1,52 @@
-"""How does a file get to disk whole or not at all?"""
+"""How does a file get to disk whole or not at all, and who may write it?"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+
+class Busy(ValueError):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock, or raise `Busy` with these words at once; the kernel drops that of a killed one.
+
+    The file goes with the lock.  One that was opened before it went holds nobody off, so it counts
+    only if it is still the one at `path`.
+    """
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.path.samestat(path.stat(), os.fstat(handle.fileno()))
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        if not held:
+            raise Busy(busy)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ replaced by the home folder, where one is known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(
+            f"no home folder is known for {path}; set HOME, or give the path in full"
+        ) from error
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -18,7 +56,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 def make_cache(folder: Path, mode: int = 0o777) -> None:
     """Make a folder of the cache, or say what to do where that cannot be."""
-    way_out = "set SIMPLEXDP_CACHE, or give another cache folder, that you may write to"
+    way_out = "set SIMPLEXDP_CACHE to a folder that you may write to"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=mode)
     except OSError as error:
@@ -53,6 +91,11 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write JSON that any parser takes: no NaN, no infinity."""
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(path, (text + "\n").encode())
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON can hold it, which knows no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def read_json(path: Path) -> Any:

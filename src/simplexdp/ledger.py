@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from simplexdp import files
 from simplexdp.accounting import totals
 from simplexdp.accounting.charges import (
     Event,
@@ -40,6 +41,7 @@ from simplexdp.accounting.charges import (
     sampled_gaussian,
 )
 from simplexdp.accounting.inputs import check_delta, check_epsilon
+from simplexdp.files import finite
 from simplexdp.progress import warn
 from simplexdp.statement import rounded_up
 
@@ -130,13 +132,13 @@ def identity(data: str) -> str:
     from simplexdp.data import names
     from simplexdp.data.own import training_folder
 
-    return data if data in names() else str(training_folder(Path(data).expanduser()).resolve())
+    return data if data in names() else str(training_folder(files.expanded(data)).resolve())
 
 
 def default_path() -> Path:
     """SIMPLEXDP_LEDGER if set, else ~/.simplexdp/ledger.jsonl."""
     chosen = os.environ.get("SIMPLEXDP_LEDGER")
-    return Path(chosen) if chosen else Path.home() / ".simplexdp" / "ledger.jsonl"
+    return Path(chosen) if chosen else files.expanded("~/.simplexdp/ledger.jsonl")
 
 
 class Ledger:
@@ -187,7 +189,7 @@ class Ledger:
                     return entry.id
             budget = _budget(lines, data)
             if budget is not None:
-                self._check(entries, event, data, budget)
+                _check(entries, [event], data, budget)
                 said = totals.accepted(data, covers == DRAWS, totals.marks(event))
             record = {
                 "kind": "reserve",
@@ -203,6 +205,13 @@ class Ledger:
         for sentence in said:
             warn(sentence)
         return str(record["id"])
+
+    def check(self, data: str, events: list[Event]) -> None:
+        """Refuse with `BudgetExceeded` where these runs together would be above the budget."""
+        lines, _ = _read(self.path)
+        budget = _budget(lines, data)
+        if budget is not None:
+            _check(_entries(lines, data), events, data, budget)
 
     def entries(self, data: str | None = None) -> list[Entry]:
         """The reservations, of one data set or of all."""
@@ -246,23 +255,6 @@ class Ledger:
             notes=notes,
         )
 
-    def _check(
-        self, entries: list[Entry], event: Event, data: str, budget: tuple[float, float]
-    ) -> None:
-        epsilon, delta = budget
-        past = [entry.event for entry in entries]
-        total = compose([*past, event], delta)
-        if total > epsilon:
-            before = compose(past, delta)
-            advice = "plan a smaller epsilon or fewer steps"
-            if math.isinf(total) and not math.isinf(before):
-                advice = "it has no privacy mechanism, and no budget allows that"
-            raise BudgetExceeded(
-                f"this run would take {data} to epsilon = {rounded_up(total)} at delta = "
-                f"{rounded_up(delta, 6)}, above its budget of {epsilon:g} ({rounded_up(before)} is "
-                f"spent): {advice}; the run has not started"
-            )
-
     @contextmanager
     def _locked(self) -> Iterator[TextIO]:
         """The file opened for appending, with every other writer kept out."""
@@ -288,6 +280,28 @@ class Ledger:
         except OSError:
             os.ftruncate(file.fileno(), before)
             raise
+
+
+def _check(
+    entries: list[Entry], events: list[Event], data: str, budget: tuple[float, float]
+) -> None:
+    """Refuse runs that would take the total above the budget."""
+    epsilon, delta = budget
+    past = [entry.event for entry in entries]
+    total = compose([*past, *events], delta)
+    if total <= epsilon:
+        return
+    before = compose(past, delta)
+    runs = "this run" if len(events) == 1 else f"these {len(events)} runs"
+    advice = "plan a smaller epsilon or fewer steps"
+    if math.isinf(total) and not math.isinf(before):
+        which = "it" if len(events) == 1 else "one of them"
+        advice = f"{which} has no privacy mechanism, and no budget allows that"
+    raise BudgetExceeded(
+        f"{runs} would take {data} to epsilon = {rounded_up(total)} at delta = "
+        f"{rounded_up(delta, 6)}, above its budget of {epsilon:g} ({rounded_up(before)} is "
+        f"spent): {advice}; nothing has started"
+    )
 
 
 def _torn(path: Path) -> bool:
@@ -350,9 +364,25 @@ def _is_known(record: Any) -> bool:
         return False
     if not _FIELDS[record["kind"]] <= set(record):
         return False
-    return record["kind"] != "reserve" or (
-        record["covers"] in _COVERS and is_event(record["event"])
+    if record["kind"] == "torn":
+        return True
+    if record["kind"] == "budget":
+        return isinstance(record["data"], str) and _is_budget(record["epsilon"], record["delta"])
+    return (
+        isinstance(record["data"], str)
+        and record["covers"] in _COVERS
+        and is_event(record["event"])
     )
+
+
+def _is_budget(epsilon: Any, delta: Any) -> bool:
+    """Whether a budget is one that could have been set: NaN would admit every run."""
+    try:
+        check_epsilon(epsilon)
+        check_delta(delta)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _key(name: str) -> str:
@@ -399,10 +429,6 @@ def _budget(lines: list[dict[str, Any]], data: str) -> tuple[float, float] | Non
 
 def summary(spent: Spent) -> dict[str, Any]:
     """A total as JSON; infinite figures are null, as JSON has no infinity."""
-
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
     return {
         "data": spent.data,
         "delta": spent.delta,

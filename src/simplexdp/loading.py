@@ -84,11 +84,18 @@ def load_model(folder: str | Path, model: nn.Module | None = None) -> LoadedMode
             f"{folder} has no {missing[0]}, so it holds no finished model; an unfinished run goes "
             f"on with --resume --out {folder}"
         )
-    record = files.read_json(path / DESCRIPTION)
-    shape = tuple(int(side) for side in record["shape"])
-    names = tuple(str(name) for name in record["class_names"])
-    if model is None:
-        model = _build(record, shape, len(names))
+    try:
+        record = files.read_json(path / DESCRIPTION)
+        shape = tuple(int(side) for side in record["shape"])
+        names = tuple(str(name) for name in record["class_names"])
+        pixels = bool(record["pixels"])
+        if model is None:
+            model = _build(record, shape, len(names))
+        statement = from_json(files.read_json(path / STATEMENT))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{DESCRIPTION} or {STATEMENT} in {folder} is damaged or was edited; restore it"
+        ) from error
     try:
         model.load_state_dict(load_file(path / MODEL))
     except RuntimeError as error:
@@ -97,8 +104,7 @@ def load_model(folder: str | Path, model: nn.Module | None = None) -> LoadedMode
         raise ValueError(
             f"the weights in {folder} are damaged; restore them or train anew"
         ) from error
-    statement = from_json(files.read_json(path / STATEMENT))
-    return LoadedModel(model.eval(), names, shape, bool(record["pixels"]), statement)
+    return LoadedModel(model.eval(), names, shape, pixels, statement)
 
 
 def _build(record: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> nn.Module:

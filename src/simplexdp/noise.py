@@ -61,16 +61,12 @@ def granularity_for(sigma: float) -> int:
     return 1 << max(0, math.ceil(math.log2(sigma / CELLS)))
 
 
-def release(total: Integers, sigma: float, bits: Bits, granularity: int | None = None) -> Integers:
-    """Round total + sigma·N to multiples of ``granularity``; sigma is in the units of ``total``."""
+def release(total: Integers, sigma: float, bits: Bits) -> Integers:
+    """Round total + sigma·N to multiples of ``granularity_for(sigma)``, all in units of one."""
     if total.dtype != np.int64:
         raise ValueError(f"the sum to release has type {total.dtype}; give exact int64 integers")
-    grain = granularity_for(sigma) if granularity is None else granularity
+    grain = granularity_for(sigma)
     scale = sigma / grain
-    if not 0 < scale <= 2 * CELLS:
-        raise ValueError(
-            f"a granularity of {grain} for noise of {sigma:g} is too fine; use granularity_for"
-        )
     flat = total.ravel()
     words = bits(flat.size)
     # a//g + (a mod g)/g is exact: only the fraction below one cell enters the floating sum.

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from . import accounting, mechanism, sampling
-from .settings import OPTIMIZERS
+from .settings import ADAPTIVE, OPTIMIZERS
 from .statement import (
     WEIGHTS_NOT_COVERED,
     Assumption,
@@ -97,6 +97,15 @@ class Plan:
         self._iteration = 0
         self._all_poisson = True
 
+    def __copy__(self) -> Plan:
+        raise TypeError(
+            "a copy of a plan would draw the same noise again; make another Plan for another "
+            "training"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
+        return self.__copy__()
+
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
         schedule: dict[str, Any] = {
             "delta": self.delta,
@@ -123,11 +132,8 @@ class Plan:
         """γ = γ_eff / κ at s_y = 0.9 (Theorem 2), or the customary rate of adaptive methods."""
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer {optimizer!r}; use one of {', '.join(OPTIMIZERS)}")
-        if optimizer in ("adam", "adamw", "rmsprop"):
-            return ADAPTIVE_LEARNING_RATE
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
-        # Momentum m adds up 1/(1 − m) past gradients, here ten.
-        return EFFECTIVE_LEARNING_RATE / kappa * (0.1 if optimizer == "momentum" else 1.0)
+        return rate_for(optimizer, EFFECTIVE_LEARNING_RATE / kappa)
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The Poisson batches of the steps that are left; an empty batch is a step too."""
@@ -297,6 +303,14 @@ class PrivateLoss:
         if self._weights is not None:
             losses = losses * self._weights.to(losses)[labels]
         return losses.mean().to(logits.dtype)
+
+
+def rate_for(optimizer: str, sgd: float) -> float:
+    """An optimizer's rate where plain descent takes `sgd`; adaptive methods have their own."""
+    if optimizer in ADAPTIVE:
+        return ADAPTIVE_LEARNING_RATE
+    # Momentum m adds up 1/(1 − m) past gradients, here ten.
+    return sgd * (0.1 if optimizer == "momentum" else 1.0)
 
 
 def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:

@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ STATEMENT = "statement.json"
 # What a model is used with. The other files hold paths, seeds and accuracies on private records.
 HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
 CHECKPOINT = "checkpoint.safetensors"
+LOCK = ".lock"  # there while a process trains in the folder
 
 
 class RunFolder:
@@ -83,6 +85,16 @@ class RunFolder:
             raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
         return cls(path)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other commands out while this one trains: two would be counted as one run."""
+        if not distributed.is_first():
+            yield  # the first process of a run holds it for all
+            return
+        busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+        with files.locked(self.path / LOCK, busy):
+            yield
+
     def begin_anew(self) -> None:
         """Give the run another id: what was counted under the old one was another run."""
         renewed = {**self.configuration(), "id": secrets.token_hex(8)}
@@ -103,11 +115,11 @@ class RunFolder:
     def ledger_path(self) -> Path | None:
         """The ledger that counts the run, if one does."""
         found = self.configuration().get("ledger")
-        return None if found is None else Path(found)
+        return None if found is None else Path(str(found))
 
     def settings(self) -> Settings:
         record = self.configuration()
-        if "settings" not in record:
+        if not isinstance(record.get("settings"), dict):
             raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
         return Settings.from_json(record["settings"])
 

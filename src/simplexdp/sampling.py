@@ -86,5 +86,5 @@ def check_sampling(records: int, sample_rate: float) -> None:
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that numpy would not take."""
-    if seed < 0:
+    if seed < 0 or seed != int(seed):
         raise ValueError(f"seed is {seed}; give an integer of 0 or more")

@@ -13,7 +13,8 @@ from typing import Any
 # Where a run is computed and how often it is looked at does not change what it is.
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
 MOST = {"threads": 1024, "workers": 1024, "lr": 1e30}  # more makes torch crash
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "rmsprop")
+ADAPTIVE = ("adam", "adamw", "rmsprop")
+OPTIMIZERS = ("sgd", "momentum", *ADAPTIVE)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.data, str) and isinstance(self.method, str)):
+            raise TypeError("the data set and the method are given by name")
         if not self.epsilon > 0:
             raise ValueError(f"epsilon is {self.epsilon}; give a positive budget, such as 1")
         if not 0 < self.delta < 1:
@@ -80,18 +83,20 @@ class Settings:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Settings:
         """Rebuild settings, refusing keys that this version does not know."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = sorted(set(record) - known)
+        unknown = sorted(set(record) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise ValueError(
                 f"the configuration has unknown keys ({', '.join(unknown)}); "
                 "it was written by another version"
             )
         values = dict(record)
-        values["augment"] = tuple(values.get("augment", ()))
         if values.get("epsilon") == "inf":
             values["epsilon"] = math.inf
-        return cls(**values)
+        try:
+            values["augment"] = tuple(values.get("augment", ()))
+            return cls(**values)
+        except TypeError as error:  # text in the place of a number, and the like
+            raise ValueError("the configuration is damaged or was edited") from error
 
     def key(self, version: str) -> str:
         """A short name for exactly this configuration under this version of the package."""

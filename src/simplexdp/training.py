@@ -80,7 +80,7 @@ class Trained:
 
 def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Trained:
     """Run the steps that are left, from the start or from the run's checkpoint."""
-    check_inputs(job.dataset.train)
+    refuse_not_finite(job.dataset)
     distributed.check_same(job.fingerprint)
     start, seconds_before = _restore(job, run)
     settings = job.settings
@@ -182,10 +182,14 @@ def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimi
     raise ValueError(f"unknown optimizer {name!r}")
 
 
-def check_inputs(split: data.Split) -> None:
-    """Refuse inputs with NaN or infinity before anything is spent."""
-    if split.inputs.dtype.kind == "f" and not bool(np.isfinite(split.inputs).all()):
-        raise ValueError("the training inputs hold NaN or infinity; clean them first")
+def refuse_not_finite(dataset: data.Dataset) -> None:
+    """Refuse inputs with NaN or infinity before anything is spent; a statement names that."""
+    splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    for name, split in splits.items():
+        if split is None or split.inputs.dtype.kind != "f":
+            continue
+        if not bool(np.isfinite(split.inputs).all()):
+            raise ValueError(f"the {name} inputs hold NaN or infinity; clean them first")
 
 
 def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:

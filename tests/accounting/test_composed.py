@@ -158,3 +158,11 @@ def test_a_coarse_grid_is_only_ever_larger():
     figures = [upper_epsilon(step, 20_000, 1e-5, per) for per in (1.0, 4.0, 16.0, 64.0)]
     assert figures == sorted(figures, reverse=True)
     assert figures[-1] >= lower_epsilon(step, 20_000, 1e-5)
+
+
+def test_losses_beyond_the_largest_float_do_not_end_the_search():
+    """The search visits r = α/4; in the Gaussian limit r grows with the root of α."""
+    schedule = {"sample_rate": 0.01, "steps": 50, "delta": 1e-5}
+    small, large = (calibrate("pld", epsilon=1.0, alpha=a, **schedule).r for a in (1e3, 1e4))
+    assert large / small == pytest.approx(math.sqrt(10), rel=0.01)
+    assert account("pld", r=999.0, alpha=1000.0, **schedule).epsilon > 600

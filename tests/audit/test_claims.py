@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy import stats
 
+from simplexdp import files
 from simplexdp.audit import claims
 from simplexdp.statement import Statement
+
+ROOT = Path(__file__).parents[2]
 
 
 def statement(name: str, relation: str, sampling: str, epsilon: float | None = 1.0) -> Statement:
@@ -51,6 +56,27 @@ def test_other_claims_go_through_group_privacy() -> None:
     claim = claims.for_pairs(statement("Gaussian", "add/remove", "Poisson, rate 1/9"), 1e-5)
     assert claim.epsilon == 2.0
     assert claim.delta == pytest.approx((1 + math.e) * 1e-5)
+
+
+@pytest.mark.parametrize("attack", ["canary", "one_run"])
+def test_dpsgd_s_claim_for_pairs_at_an_equal_delta(attack: str) -> None:
+    """By dp-accounting's curve on the audits' schedules: group privacy at δ = 1e-5, about 2.2."""
+    rows = files.read_json(ROOT / "results" / "audit" / "digits.json")["rows"]
+    (row,) = [row for row in rows if row["method"] == "dpsgd"]
+    schedule = row[attack]["schedule"]
+    taken, records = schedule["sampling"].removeprefix("Poisson, rate ").split("/")
+    curve = from_gaussian_mechanism(
+        schedule["noise_multiplier"],
+        value_discretization_interval=1e-4,
+        sampling_prob=float(taken) / float(records),
+    ).self_compose(schedule["steps"])
+    assert curve.get_epsilon_for_delta(1e-5) == pytest.approx(row["claimed_epsilon"], rel=0.02)
+    low, high = 1.0, 1.5
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = (1 + math.exp(middle)) * curve.get_delta_for_epsilon(middle) <= 1e-5
+        low, high = (low, middle) if enough else (middle, high)
+    assert 2.15 < 2 * high < 2.25
 
 
 def test_claims_that_are_about_replacing_stay() -> None:

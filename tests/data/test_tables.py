@@ -231,6 +231,16 @@ def test_booleans_have_their_range_by_type(tmp_path: Path) -> None:
     assert dataset.computed_from_data == ()
 
 
+def test_large_whole_numbers_are_rounded_and_other_types_are_named(tmp_path: Path) -> None:
+    content = {"n": [2**53 + 1 + k for k in range(40)], "target": columns()["target"]}
+    path = write(tmp_path / "t.parquet", content)
+    dataset = data.load(path, label="target", bounds=[f"n=0:{2**54}"])
+    assert np.allclose(dataset.train.inputs, 0.0, atol=1e-6)
+    path = write(tmp_path / "u.parquet", {**content, "n": [[k] for k in range(40)]})
+    with pytest.raises(ValueError, match="column n is neither numbers nor text; --drop it"):
+        data.load(path, label="target", public_columns="n")
+
+
 def test_a_table_without_a_header_is_not_read(tmp_path: Path) -> None:
     """Its first record would be lost, and its values would stand where names of columns do."""
     lines = [f"{k},{'ab'[k % 2]},Anna {k}" for k in range(40)]

@@ -233,7 +233,7 @@ def test_it_is_refused_before_anything_is_spent(change: dict[str, Any], tmp_path
 
 def test_the_statement_says_what_stays_and_what_is_not_accounted_for() -> None:
     settings = Settings(method="dpsgd", epsilon=8.0)
-    made = dpsgd.statement(settings, data.load("digits"), recipe(), 0.01, 5, 1.0)
+    made = dpsgd.statement(settings, data.load("digits"), recipe(), 5, 1.0)
     assert "divisor n·q stay" in made.sampling
     assert "Poisson" in made.sampling
     (rounding,) = [a for a in made.assumptions if "floating point" in a.text]

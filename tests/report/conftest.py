@@ -47,7 +47,10 @@ def make_record():
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Two seeds of FashionMNIST's first row, DermaMNIST on a copy, part of a study, an audit."""
+    """Two seeds of FashionMNIST's first row, DermaMNIST on a copy, part of a study, an audit.
+
+    One row of the classes is of a run that has a record, and one of a run that has none.
+    """
     folder = tmp_path / "results"
     found = []
     for number, cell in enumerate(grid.experiment("fashion-mnist").cells):
@@ -57,6 +60,14 @@ def results(tmp_path: Path) -> Path:
     for cell in grid.experiment("dermamnist").cells[:4]:
         more = {"validation_accuracy": 0.75, "provenance": [JPEG]}
         found.append(made_up(cell.settings, "dermamnist", 0.74, **more))
+    lost = {"experiment": "dermamnist", "epsilon": 1.0, "lr": None, "accountant": "theorem1"}
+    lost |= {"class_weights": False, "steps": 6006, "seed": 0, "accuracy": 0.74}
+    lost |= {"recall": [0.9, 0.0, 0.0], "never_predicted": ["melanoma", "nevi"]}
+    first = grid.experiment("dermamnist").cells[0].settings
+    keys = [made_up(first, "dermamnist", 0.74)["key"], "without-a-record"]
+    rows = [lost | {"key": key, "seed": seed} for seed, key in enumerate(keys)]
+    (folder / "benchmarks").mkdir(parents=True)
+    (folder / "benchmarks/classes.json").write_text(json.dumps({"rows": rows}))
     for number, cell in enumerate(grid.experiment("learning-rate").cells[:60]):
         found.append(made_up(cell.settings, "learning-rate", 0.5 + 0.005 * number))
     for cell in grid.experiment("sampling-rate").cells[:3]:
@@ -67,12 +78,12 @@ def results(tmp_path: Path) -> Path:
         records.write(record, folder)
     found = {"canary": {"epsilon_lower": 4.5}, "membership": {"epsilon_lower": None, "auc": 0.514}}
     row = {"method": "dirichlet", "claimed_epsilon": 1.0, "covers_weights": False, **found}
-    pairs = {"canary": {"epsilon_lower": 1.5, "claim": {"epsilon": 2.15}}}
+    pairs = {"canary": {"epsilon_lower": 1.5, "claim": {"epsilon": 2.15, "delta": 3.7041e-5}}}
     linear = {"method": "certified", "claimed_epsilon": 1.0, "covers_weights": True, **pairs}
     none = {"canary": {"epsilon_lower": 3.01, "claim": {"epsilon": None}}}
     plain = {"method": "plain", "claimed_epsilon": None, "covers_weights": False, **none}
     (folder / "audit").mkdir()
-    audit = {"data": "digits", "confidence": 0.95, "rows": [row, linear, plain]}
+    audit = {"data": "digits", "delta": 1e-5, "confidence": 0.95, "rows": [row, linear, plain]}
     audit |= {"version": runs.version()}
     (folder / "audit/digits.json").write_text(json.dumps(audit))
     alone = {"attack": "canary", "data": "digits", "method": "dirichlet", "confidence": 0.95}

@@ -85,6 +85,26 @@ def test_pictures_are_embedded(results, tmp_path):
         page.gathered(results, tmp_path / "nowhere")
 
 
+def test_lost_classes_and_other_software_are_on_the_page(results):
+    (results / "certified").mkdir()
+    of = {"accuracy": 0.9, "deviation": 0.01, "runs": 3, "seconds": 1.0}
+    step = {"records": 10, "width": 4, "ratio": 8.0}
+    step |= {"certified_seconds": 0.1, "opacus_seconds": 0.8}
+    same = {"steps": 40, "epsilon": 1.0, "certified_accuracy": 0.9, "opacus_accuracy": 0.9}
+    same |= {"certified_seconds": 0.1, "opacus_seconds": 0.8}
+    budget = {"epsilon": 1.0, "certified": of, "diffprivlib": of}
+    one = {"budgets": [budget], "step": step, "opacus": same}
+    (results / "certified/peers.json").write_text(json.dumps({"data": {"digits": one}}))
+    content = page.gathered(results)
+    assert content["classes"]["heads"][-1] == "never predicted"
+    assert content["classes"]["cells"][0][-1] == "melanoma, nevi"
+    assert content["classes"]["notes"][0].startswith("Accuracy hides lost classes.")
+    (peers,) = [t for t in content["tables"] if t["title"] == "The same columns, other software"]
+    assert peers["cells"] == [["digits", "1", "90.00 ± 1.00 [3]", "1", "90.00 ± 1.00 [3]", "1"]]
+    assert "(δ = 0)" in peers["notes"][0]  # the two figures do not say the same
+    assert content["other_deltas"].startswith("At δ = 3.71e-05")
+
+
 def test_it_loads_without_errors_and_draws(dom):
     html = dom()
     assert 'data-ready="yes"' in html
@@ -111,6 +131,8 @@ def test_it_loads_without_errors_and_draws(dom):
     assert "canary in out: ε ≥" in audits
     assert '<td class="number no">3.25 / 1.00</td>' in audits  # an attack filed alone
     assert "confidence 95 %" in audits
+    assert "At δ = 3.71e-05, claim and bound: digits, certified linear, canary." in audits
+    assert "Not measured on this data set." in section(html, "classes")
     assert "an-old-audit" not in audits
     assert "old.json: of version 0.0.1, left out" in html
     assert "unsigned.json: without a version, left out" in html
@@ -128,6 +150,9 @@ def test_the_filters_work(dom):
     assert "Dirichlet (Algorithm 1), inception" not in accuracy
     assert "No runs of ours on this data set yet." in section(html, "methods")
     assert "As published: CIFAR10, ResNet-18" in section(html, "learning-rate")
+    lost = section(dom("data=dermamnist"), "classes")
+    assert '<td class="no">melanoma, nevi</td>' in lost
+    assert "Accuracy hides lost classes." in lost
     alone = dom("data=digits&method=plain")
     assert "plain, mlp, ε = ∞: 97.00 %" in section(alone, "accuracy")
     assert "plain, mlp" in section(alone, "methods")

@@ -91,6 +91,7 @@ def test_runs_that_read_alike_are_told_apart(make_record):
     ("place", "content"),
     [
         ("audit/digits.json", "[]"),
+        ("benchmarks/classes.json", "{}"),
         ("benchmarks/cost.json", "[]"),
         ("accounting/paper_table.json", "{}"),
         ("certified/peers.json", "[]"),
@@ -100,7 +101,57 @@ def test_a_file_of_another_kind_is_named(results, place, content):
     (results / place).parent.mkdir(exist_ok=True)
     (results / place).write_text(content)
     with pytest.raises(ValueError, match=f"{place}.*make it again"):
-        _ = page.gathered(results), tables.peers(results)
+        page.gathered(results)
+
+
+def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
+    (row,) = tables.make("classes", results).rows
+    assert row == {
+        "data": "dermamnist",
+        "epsilon": "1",
+        "rate": "auto",
+        "steps": "6,006",
+        "seed": 0,
+        "accuracy": "74.00",
+        "recall": "0.0",
+        "never": "melanoma, nevi",
+    }
+    assert tables.rate_of({"lr": 0.05, "class_weights": True}) == "0.05, class weights"
+    (note,) = [n for n in tables.make("readme", results).notes if "lost classes" in n]
+    assert "Never predicted: 2 of 3 classes of dermamnist by a network at 74.00 %." in note
+    (results / "benchmarks/classes.json").unlink()
+    assert not tables.make("classes", results).rows
+    assert not [n for n in tables.make("readme", results).notes if "lost classes" in n]
+
+
+def test_a_claim_at_another_delta_is_said(results):
+    rows = gather.audits(results)
+    said = "At δ = 3.71e-05, claim and bound: digits, certified linear, canary."  # rounded up
+    assert gather.other_deltas(rows) == said
+    assert gather.other_deltas([r for r in rows if r["method"] != "certified"]) == ""
+
+
+def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(results, make_record):
+    study = grid.experiment("cifar10-learning-rate").cells
+    other = next(c for c in study if (c.settings.alpha, c.settings.lr) == (3.0, 0.2))
+    table = grid.experiment("cifar10").cells
+    shared = next(c for c in table if (c.settings.epsilon, c.settings.lr) == (1.0, 0.1))
+    neighbour = next(c for c in table if (c.settings.epsilon, c.settings.lr) == (2.0, 0.1))
+    found = [
+        make_record(other.settings, "cifar10-learning-rate", 0.86),
+        make_record(shared.settings, "cifar10", 0.82),
+        make_record(neighbour.settings, "cifar10", 0.85),
+    ]
+    (curve,) = gather.learning_rates(gather.groups(found))["ours"]
+    assert curve["points"] == [[0.1, 82.0], [0.2, 86.0]]
+    assert gather.learning_rates(gather.groups(found[1:]))["ours"] == []
+
+
+def test_what_covers_the_draws_is_what_the_readme_says(results):
+    text = (ROOT / "README.md").read_text("utf-8")
+    (line,) = [one for one in text.splitlines() if "| `gaussian-features` |" in one]
+    (row,) = [r for r in tables.make("covers", results).rows if r["m"] == "Gaussian features"]
+    assert line.split(" | ")[-2:] == [str(row["d"]), f"{row['w']} |"]
 
 
 def test_one_seed_twice_is_refused(make_record):

@@ -18,6 +18,7 @@ _EVENT_FIELDS = {
     "sampled-gaussian": frozenset({"noise_multiplier", "sample_rate", "steps"}),
     "none": frozenset(),
 }
+_NUMBERS = frozenset({"r", "alpha", "noise_multiplier", "sample_rate", "steps"})
 
 
 def dirichlet(
@@ -111,13 +112,18 @@ def compose(events: list[Event], delta: float) -> float:
 
 
 def is_event(event: Any) -> bool:
-    """Whether an event's type and marks are known, and it has all its parameters."""
+    """Whether an event's type and marks are known, and its parameters are there and are numbers."""
     return (
         isinstance(event, dict)
         and str(event.get("type")) in _EVENT_FIELDS
         and _EVENT_FIELDS[event["type"]] <= set(event)
+        and all(_is_positive(event[name]) for name in _EVENT_FIELDS[event["type"]] & _NUMBERS)
         and set(totals.marks(event)) <= set(totals.BROKEN)
     )
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def same(first: Event, second: Event) -> bool:

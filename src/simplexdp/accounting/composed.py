@@ -205,10 +205,13 @@ def pld(
     """The vertex pair's privacy loss distribution under hidden participation.
 
     Formal guarantee
-        As `theorem1`, under the same assumptions, for α ≥ ½: the vertex pair then dominates every
-        pair of softmax outputs in every hockey-stick divergence, by a proof of this project's that
-        is not yet peer reviewed. For α < ½ dominance is verified numerically and not proved.
-        What floating point may have moved is an estimate (rounding.py). Source: docs/dominance.md.
+        The draws are (ε, δ)-DP under zero-out, where the null record and every absent record emit
+        a dummy draw; not under replace-input, where both sides are mixtures. Assumptions: those of
+        `theorem1`, and that the vertex pair dominates every pair of softmax outputs in every
+        hockey-stick divergence. For α ≥ ½ that is a proof of this project's, not yet peer
+        reviewed; for α < ½ scans verify it numerically and it is not proved.
+        It does not cover the released weights. What floating point may have moved is an estimate
+        (rounding.py). Source: docs/dominance.md.
     """
     return _cost(HIDDEN, r, alpha, sample_rate, steps, delta, target)
 
@@ -225,6 +228,7 @@ def visible_pld(
     """The vertex pair's privacy loss distribution, mixed with the identity.
 
     Formal guarantee
-        As `visible`, under the same assumptions and the dominance that `pld` rests on.
+        As `visible`, under replace-input and the same assumptions, and the dominance that `pld`
+        rests on.
     """
     return _cost(VISIBLE, r, alpha, sample_rate, steps, delta, target)

@@ -69,14 +69,14 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return math.exp(gaussian_log_delta(mu, epsilon))
 
 
-def _last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest x at which `holds` was seen; it holds at low, fails at high, turns once."""
+def _turn(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Where `holds`, true at low and false at high, turns: the last seen true, the first false."""
     while high - low > _TOLERANCE * high:
         middle = (low + high) / 2.0
         if not low < middle < high:
             break
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return low, high
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -94,12 +94,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     low, high = 0.0, mu * mu / 2.0 + mu * max(0.0, -float(special.ndtri_exp(target)))
     while gaussian_log_delta(mu, high) > target:
         high = 2.0 * high + 1e-12
-    while high - low > _TOLERANCE * high:
-        middle = (low + high) / 2.0
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if gaussian_log_delta(mu, middle) > target else (low, middle)
-    return high
+    return _turn(lambda epsilon: gaussian_log_delta(mu, epsilon) > target, low, high)[1]
 
 
 def calibrate_mu(epsilon: float, delta: float) -> float:
@@ -121,4 +116,4 @@ def calibrate_mu(epsilon: float, delta: float) -> float:
     high = 2.0 * low
     while holds(high):
         high *= 2.0
-    return _last_true(holds, low, high)
+    return _turn(holds, low, high)[0]

@@ -68,11 +68,16 @@ def vertex_masses(edges: Array, r: float, alpha: float) -> tuple[Array, Array]:
     return masses[0], masses[1]
 
 
+LARGEST_EXPONENT = 600.0  # e^709 overflows
+
+
 def _sampled_edges(losses: Array, sample_rate: float) -> Array:
     """The L at which log(1 − q + q e^L) takes the given values; −∞ below log(1 − q)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        inside = np.expm1(losses) / sample_rate
-        return np.where(inside > -1.0, np.log1p(np.maximum(inside, -1.0)), -np.inf)
+        near = np.minimum(losses, LARGEST_EXPONENT)
+        inside = np.expm1(near) / sample_rate
+        edges = np.where(inside > -1.0, np.log1p(np.maximum(inside, -1.0)), -np.inf)
+        return edges + (losses - near)
 
 
 def _cells(
@@ -88,7 +93,8 @@ def _cells(
     p, q_mass = vertex_masses(edges, r, alpha)
     if add:
         p, q_mass = p[::-1], q_mass[::-1]
-    left = np.concatenate(([0.0], grid))
+    # Beyond e^±600 one of the masses is 0; a smaller exponent there only enlarges the bound.
+    left = np.clip(np.concatenate(([0.0], grid)), -LARGEST_EXPONENT, LARGEST_EXPONENT)
     if add:
         surplus = np.exp(left) * ((np.expm1(-left) + sample_rate) * q_mass - sample_rate * p)
         return q_mass, surplus
@@ -197,7 +203,9 @@ def step_deviation(sample_rate: float, r: float, alpha: float) -> float:
     low, high = loss_range(1e-12, 1.0 - 1e-15, r, alpha)
     edges = np.linspace(low, high, 4001)
     p, q_mass = vertex_masses(edges, r, alpha)
-    loss = np.log1p(sample_rate * np.expm1((edges[1:] + edges[:-1]) / 2.0))
+    middles = (edges[1:] + edges[:-1]) / 2.0
+    near = np.minimum(middles, LARGEST_EXPONENT)
+    loss = np.log1p(sample_rate * np.expm1(near)) + (middles - near)
     weight = (1.0 - sample_rate) * q_mass + sample_rate * p
     total = float(weight.sum())
     mean = float(weight @ loss) / total

@@ -265,9 +265,13 @@ def theorem1(
     """Theorem 1, as published.
 
     Formal guarantee
-        The draws of Algorithm 1 are (ε, δ)-DP if every update touches the data only through
-        earlier draws, the records are sampled by Poisson sampling, and an unsampled record is
-        not told apart from a sampled one by the absence of a draw (hidden participation).
+        The draws of Algorithm 1 are (ε, δ)-DP under add/remove, where an absent record emits a
+        dummy draw: the lemma for one draw is replace-input, its amplification by sampling is
+        add/remove. Assumptions: every update touches the data only through earlier draws; every
+        record enters every batch independently with probability q; which records a batch holds
+        stays secret; an unsampled record is not told apart from a sampled one by the absence of
+        a draw (hidden participation); and the output of a record does not depend on other
+        records of its batch. Algorithm 1's own updates break the first.
         It does not cover the released weights. Source: the paper, Theorem 1.
     """
     moments = lemma_log_moment(np.arange(top_order(r, alpha) + 1.0), r, alpha)
@@ -330,9 +334,12 @@ def visible(
     Formal guarantee
         The draws and the participation of every record are (ε, δ)-DP under replace-input: per
         step the divergence is at most 1/(λ−1)·log(1 − q + q e^{(λ−1) ε̂(λ)}), T steps compose,
-        and the conversion is Theorem 1's. Every record enters every batch independently with
-        probability q, and updates may touch the data only through earlier draws.
-        It does not cover the released weights.
+        and the conversion is Theorem 1's. Assumptions: every record enters every batch
+        independently with probability q, updates touch the data only through earlier draws, and
+        the output of a record does not depend on other records of its batch. Who was in which
+        batch may be known.
+        It does not cover the released weights. Source: the paper's RDP lemma, mixed with the
+        identity; the conversion of Canonne, Kamath and Steinke 2020.
     """
     orders = np.arange(2.0, top_order(r, alpha) + 1.0)
     f = lemma_log_moment(orders, r, alpha)

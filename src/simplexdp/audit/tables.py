@@ -155,10 +155,16 @@ def to_markdown(record: dict[str, Any]) -> str:
     first = record["rows"][0]
     cut = record["records"] == MOST_RECORDS
     part = f" ({MOST_RECORDS:,} of its records)" if cut else ""
+    others = "".join(
+        f"{row['method']}'s claim for pairs, and the bounds held against it, are at "
+        f"δ = {rounded_up(row['claimed_for_pairs']['delta'], 3)}. "
+        for row in record["rows"]
+        if row["claimed_for_pairs"]["delta"] != record["delta"]
+    )
     lines += [
         "",
         f"{record['data']}{part}, δ = {record['delta']:g}, confidence {percent} for each bound "
-        "by itself. "
+        f"by itself. {others}"
         f"Canary trainings: {trials}. One run: {first['one_run']['trials']} canaries. "
         f"Membership: {first['membership']['trials']} models on halves of "
         f"{first['membership']['pool']} records; in brackets the middle {percent} when pairs of "

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
 from .. import features, methods
 from ..settings import Settings
@@ -82,11 +81,9 @@ def _with_public_numbers(settings: Settings, records: int) -> Settings:
             f"use {' or '.join(SCALED_BY_THE_RATE)}, or --relation pair"
         )
     options = dpsgd.checked_options(settings)
-    # The rule for the rate looks at the clip alone, not at the model.
-    recipe = dpsgd.recipe_of(settings, options, 1.0, settings.batch_size, nn.Linear(1, 1))
     return dataclasses.replace(
         settings,
-        lr=settings.lr or dpsgd.default_rate(settings.optimizer, recipe),
+        lr=settings.lr or dpsgd.default_rate(settings.optimizer, options),
         options=shadow.calibrated(settings, records),
     )
 

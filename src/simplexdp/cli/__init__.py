@@ -6,6 +6,7 @@ warnings go to standard error.  Exit code 0, or 2 with one line that says what i
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
@@ -30,6 +31,8 @@ INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 def main() -> None:
     """Entry point: every foreseen failure is one line on standard error and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
     except typer.Exit as stop:
@@ -41,6 +44,8 @@ def main() -> None:
     except (ValueError, OSError) as error:
         # What raised it without a number has said what to do.
         code = _fail(FULL if files.is_disk_full(error) else str(error))
+    except ArithmeticError:
+        code = _fail("a number is too large or too small to compute with; give a usual one")
     if code == INTERRUPTED:
         code = _fail(f"interrupted; {GO_ON}")
     sys.exit(code or 0)

@@ -35,7 +35,8 @@ def data_options(
         list[str] | None, typer.Option(help="Public categories of a column, as column=a|b.")
     ] = None,
     public_columns: Annotated[
-        str | None, typer.Option(help="Columns whose bounds may be read from the data.")
+        str | None,
+        typer.Option(help="Columns whose bounds are read from the data; then NOT private."),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out.")] = None,
     schema: Annotated[

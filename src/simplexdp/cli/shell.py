@@ -31,8 +31,8 @@ AccountantName = Annotated[
 
 
 def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
-    """Print a result for a script or for a person."""
-    print(json.dumps(record, ensure_ascii=False, allow_nan=False) if as_json else text)
+    """Print a result for a script, in ASCII, which any terminal takes, or for a person."""
+    print(json.dumps(record, allow_nan=False) if as_json else text)
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ from .shell import Json, Quiet, app, emit
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="A table or figure of the paper; without one, the list.")
+        str, typer.Argument(help="A table or figure of the paper; an unknown name lists them.")
     ] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 1,
     epsilon: Annotated[

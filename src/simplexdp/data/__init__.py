@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from simplexdp import files
 from simplexdp.data.catalog import check, describe, fetch, load_named, names, present
 from simplexdp.data.dataset import Array, DataError, Dataset, Split, to_model_input
 from simplexdp.data.own import Options, load_path
@@ -59,7 +60,7 @@ def load(
                 "for a file or folder of that name write ./" + str(name_or_path)
             )
         return load_named(str(name_or_path), data_dir, allow_unverified)
-    path = Path(name_or_path).expanduser()
+    path = files.expanded(name_or_path)
     if not path.exists():
         raise DataError(
             f"{name_or_path} is neither a file or folder nor a known data set "
@@ -72,7 +73,7 @@ def load(
         )
     options = Options(
         schema=declared(label, bounds, categories, public_columns, drop, schema),
-        test=None if test is None else Path(test).expanduser(),
+        test=None if test is None else files.expanded(test),
         test_fraction=test_fraction,
         split_seed=split_seed,
         image_size=image_size,
@@ -96,7 +97,7 @@ def read_inputs(
     An image or a folder of images (no folders by class), X of an .npz, or a table; a label column
     is passed over where there is one. The training records are not needed.
     """
-    found = Path(path).expanduser()
+    found = files.expanded(path)
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")
     declarations = declared(label, bounds, categories, public_columns, drop, schema)

@@ -28,10 +28,10 @@ FORMAT = 1
 SPLITS = ("train", "validation", "test")
 
 
-def root(folder: str | Path | None = None) -> Path:
-    """The cache folder: as given, or SIMPLEXDP_CACHE, or the platform's user cache."""
-    chosen = folder or os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
-    return Path(chosen).expanduser() / "datasets"
+def root() -> Path:
+    """The cache folder: SIMPLEXDP_CACHE, or the platform's user cache."""
+    chosen = os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
+    return files.expanded(chosen) / "datasets"
 
 
 def array_digest(array: Array) -> str:

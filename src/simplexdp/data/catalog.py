@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from simplexdp import files
 from simplexdp.data import cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
@@ -42,7 +43,7 @@ def record_of(name: str) -> Record:
 
 def _data_dir(given: str | Path | None) -> Path | None:
     chosen = given or os.environ.get(DATA_DIR_VARIABLE)
-    return Path(chosen).expanduser() if chosen else None
+    return files.expanded(chosen) if chosen else None
 
 
 def _provenance(record: Record, found: Found) -> tuple[str, ...]:
@@ -144,14 +145,13 @@ def acquire(
     data_dir: str | Path | None = None,
     allow_unverified: bool = False,
     force: bool = False,
-    cache_dir: str | Path | None = None,
 ) -> cache.Entry:
     """The cached set, fetched from the first source that has it.
 
     A file in the user's own folder that is refused ends the search: taking another silently
     would hide the damage.
     """
-    base, folder = cache.root(cache_dir), _data_dir(data_dir)
+    base, folder = cache.root(), _data_dir(data_dir)
     if not force and (found := cache.entry(base, record.name)):
         return found
     reasons: list[str] = []
@@ -172,13 +172,12 @@ def load_named(
     name: str,
     data_dir: str | Path | None = None,
     allow_unverified: bool = False,
-    cache_dir: str | Path | None = None,
 ) -> Dataset:
     """A set by name, fetched when the cache lacks it; inputs are memory-mapped."""
     if name == "digits":
         return digits()
     record = record_of(name)
-    found = acquire(record, data_dir, allow_unverified, cache_dir=cache_dir)
+    found = acquire(record, data_dir, allow_unverified)
     splits = cache.open_splits(found)
     return Dataset(
         name=name,
@@ -190,9 +189,9 @@ def load_named(
     )
 
 
-def present(name: str, cache_dir: str | Path | None = None) -> bool:
+def present(name: str) -> bool:
     """Whether a set can be loaded without fetching anything."""
-    return name == "digits" or cache.entry(cache.root(cache_dir), record_of(name).name) is not None
+    return name == "digits" or cache.entry(cache.root(), record_of(name).name) is not None
 
 
 def fetch(
@@ -200,25 +199,24 @@ def fetch(
     data_dir: str | Path | None = None,
     allow_unverified: bool = False,
     force: bool = False,
-    cache_dir: str | Path | None = None,
 ) -> dict[str, Any]:
     """Puts a set into the cache and describes it."""
     if name != "digits":
-        acquire(record_of(name), data_dir, allow_unverified, force, cache_dir)
-    return describe(name, cache_dir)
+        acquire(record_of(name), data_dir, allow_unverified, force)
+    return describe(name)
 
 
-def check(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
+def check(name: str) -> dict[str, Any]:
     """Verifies a cached set in full: every array against its sha256, counts, content."""
     if name == "digits":
         return {**describe(name), "checked": "built in"}
-    record, base = record_of(name), cache.root(cache_dir)
+    record, base = record_of(name), cache.root()
     found = cache.entry(base, record.name) or _unverified_entry(record, base)
     if found is None:
-        return {**describe(name, cache_dir), "checked": "not present"}
+        return {**describe(name), "checked": "not present"}
     cache.verify(found)
     _check_splits(record, cache.open_splits(found), found.verified)
-    return {**describe(name, cache_dir), "checked": "every array matches its sha256"}
+    return {**describe(name), "checked": "every array matches its sha256"}
 
 
 def _split_facts(splits: dict[str, Split], classes: int) -> dict[str, Any]:
@@ -266,11 +264,11 @@ def _published(record: Record) -> dict[str, Any]:
     }
 
 
-def describe(name: str, cache_dir: str | Path | None = None) -> dict[str, Any]:
+def describe(name: str) -> dict[str, Any]:
     """What is known of a set: its published facts, and those of the cached copy if present."""
     if name == "digits":
         return _describe_digits()
-    record, base = record_of(name), cache.root(cache_dir)
+    record, base = record_of(name), cache.root()
     facts = _published(record)
     try:
         found = cache.entry(base, record.name) or _unverified_entry(record, base)

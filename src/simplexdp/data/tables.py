@@ -91,10 +91,12 @@ def _as_float(text: str | None) -> float:
 def _floats(column: Any, name: str) -> Array:
     """A column as float64, NaN where it is no number."""
     try:
-        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+        # Whole numbers above 2^53 are rounded, as those in a text are.
+        exact = not pa.types.is_integer(column.type)
+        return np.asarray(column.cast(pa.float64(), safe=exact).to_numpy(), dtype=np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if not _is_text(column):
-            raise DataError(f"column {name} has bounds but is not numeric") from None
+            raise DataError(f"column {name} is neither numbers nor text; --drop it") from None
         return np.array([_as_float(text) for text in column.to_pylist()], dtype=np.float64)
 
 

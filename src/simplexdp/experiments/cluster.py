@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
+from ..files import Busy
 from ..settings import Settings
 from . import records
-from .sweep import Busy, DiskFull, Swept, Work, bar, loader, one_line, train
+from .sweep import DiskFull, Swept, Work, bar, loader, one_line, train
 
 RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0

@@ -319,19 +319,12 @@ CERTIFIED_BUDGETS = {
 
 def _certified() -> Experiment:
     """The certified method beside the best DP-SGD figure that the paper prints."""
-    published: dict[tuple[str, float], Published] = {}
-    for row in recipes.published()["accuracy"]:
-        place = (row["data"], row["epsilon"])
-        if row["method"] == "dpsgd" and row.get("split", "test") == "test":
-            best = published.get(place)
-            if best is None or row["mean"] > best[0]:
-                published[place] = (row["mean"], row["std"])
     cells = [
         Cell(
             Settings(data=data, method="certified", epsilon=epsilon),
             data,
             epsilon_label(epsilon),
-            published.get((data, epsilon)),
+            _best_dpsgd(data, epsilon),
         )
         for data, budgets in CERTIFIED_BUDGETS.items()
         for epsilon in budgets
@@ -341,10 +334,23 @@ def _certified() -> Experiment:
         "The certified linear method by budget",
         tuple(cells),
         (
-            "The last column is the best DP-SGD figure that the paper prints for that budget: its "
-            "own training (FashionMNIST), or one that it cites (the others).",
+            "The last column is the best DP-SGD figure that the paper prints for that budget or a "
+            "smaller one: of its own training (FashionMNIST up to ε = 2), or one that it cites "
+            "(the others).",
         ),
     )
+
+
+def _best_dpsgd(data: str, epsilon: float) -> Published | None:
+    """The best test accuracy of DP-SGD in the paper; a run within ε is also one within more."""
+    found = [
+        (row["mean"], row["std"])
+        for row in recipes.published()["accuracy"]
+        if (row["data"], row["method"], row["split"]) == (data, "dpsgd", "test")
+        and row["epsilon"] is not None
+        and row["epsilon"] <= epsilon
+    ]
+    return max(found, key=lambda one: one[0], default=None)
 
 
 @cache

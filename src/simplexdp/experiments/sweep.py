@@ -9,7 +9,6 @@ most what came after its last checkpoint.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import shutil
 import signal
 import threading
@@ -22,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from .. import data, files, methods, progress
+from ..files import Busy
 from ..runs import CONFIGURATION, RunFolder, version
 from ..settings import Settings
 from ..training import OutOfTime, out_of_time
@@ -54,10 +54,6 @@ class Swept:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-
-class Busy(Exception):
-    """Another process is making this run."""
 
 
 class DiskFull(OSError):
@@ -164,11 +160,7 @@ def sweep(
 def locked(run_root: Path, key: str) -> Iterator[None]:
     """Hold a run's lock, or raise `Busy` at once."""
     run_root.mkdir(parents=True, exist_ok=True)
-    with (run_root / f".{key}.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Busy(f"{key} is being made by another process") from error
+    with files.locked(run_root / f".{key}.lock", f"{key} is being made by another process"):
         yield
 
 

@@ -29,7 +29,7 @@ SECONDS_UNTIL_ABANDONED = 3600.0
 def folder() -> Path:
     """SIMPLEXDP_CACHE, or the platform's user cache; features are in their own folder there."""
     chosen = os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
-    return Path(chosen).expanduser() / "features"
+    return files.expanded(chosen) / "features"
 
 
 def fingerprint(inputs: Array, feature_map: str) -> str:

@@ -13,7 +13,7 @@ from .. import data, distributed, progress, runs
 from ..data.augment import check as check_augmentation
 from ..ledger import Ledger
 from ..settings import Settings
-from .outcome import Outcome, finite, has_pixels, refuse_unused
+from .outcome import Outcome, has_pixels, refuse_unused
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
 
@@ -120,7 +120,6 @@ def _run(
     dataset: data.Dataset,
     ledger: Ledger | None,
 ) -> tuple[Outcome, runs.RunFolder]:
-    train = method(settings.method)
     if distributed.world() > 1 and (out is None or settings.method not in SEVERAL_PROCESSES):
         raise ValueError(
             f"training in {distributed.world()} processes needs --out, a folder that all of them "
@@ -130,14 +129,28 @@ def _run(
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
         folder = runs.RunFolder.open(out)
-        if folder.finished():
-            folder.forget_seed()
-            raise ValueError(f"{out} is finished; there is nothing to resume")
-        folder.check_begun_as(settings)
     elif distributed.is_first() or out is None:
         folder = runs.RunFolder.create(out or runs.fresh_path(settings), asked)
     else:
         folder = runs.RunFolder(out)  # the first process makes it
+    with folder.held():
+        return _train(settings, folder, resume, show_progress, dataset, ledger)
+
+
+def _train(
+    settings: Settings,
+    folder: runs.RunFolder,
+    resume: bool,
+    show_progress: bool,
+    dataset: data.Dataset,
+    ledger: Ledger | None,
+) -> tuple[Outcome, runs.RunFolder]:
+    train = method(settings.method)
+    if resume:
+        if folder.finished():
+            folder.forget_seed()
+            raise ValueError(f"{folder.path} is finished; there is nothing to resume")
+        folder.check_begun_as(settings)
     # Without its checkpoint a run begins anew with another seed, and is counted anew.
     if resume and not folder.checkpoint.exists() and distributed.is_first():
         folder.begin_anew()
@@ -174,18 +187,18 @@ def _run(
 
 def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dict[str, Any]:
     """What `simplexdp train --json` prints, and what run.json keeps as the outcome."""
-    statement = outcome.statement
+    statement = outcome.statement.to_json()
     return {
         "accuracy": outcome.accuracy,
         "validation_accuracy": outcome.validation_accuracy,
         "method": settings.method,
         "data": settings.data,
         "model": outcome.model_name,
-        "epsilon": None if statement.epsilon is None else finite(statement.epsilon),
-        "delta": statement.delta,
+        "epsilon": statement["epsilon"],
+        "delta": statement["delta"],
         "seconds": round(outcome.seconds, 3),
         "steps": outcome.steps,
         "run": str(folder.path),
         **{k: v for k, v in outcome.chosen.items() if k != "steps"},
-        "statement": statement.to_json(),
+        "statement": statement,
     }

@@ -20,12 +20,13 @@ from ..accounting.gaussian import calibrate_mu
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
+from ..training import refuse_not_finite
 from . import linear, linear_rule
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
-    refuse_not_finite,
+    number_of,
     refuse_options,
     reserve,
 )
@@ -52,7 +53,11 @@ class FeatureLinear(nn.Module):
         """Logits for inputs as ``data.to_model_input`` gives them."""
         # uint8 pixels come scaled to [-1, 1]; the features are those of pixels in [0, 1].
         raw = inputs * 0.5 + 0.5 if self.pixels else inputs
-        logits: torch.Tensor = self.linear(self.feature_map.apply(raw))
+        return self.on_features(self.feature_map.apply(raw))
+
+    def on_features(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits of raw feature rows."""
+        logits: torch.Tensor = self.linear(rows)
         return logits
 
 
@@ -147,9 +152,9 @@ def checked_options(settings: Settings) -> dict[str, Any]:
         raise ValueError("certified computes features once and takes no augmentation")
     if settings.batch_size is not None or settings.epochs is not None:
         raise ValueError("certified uses all records in every step; give --steps or nothing")
-    for name, value in settings.options.items():
-        if name != "features" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise ValueError(f"the option {name} is {value!r}; give a number")
+    for name in settings.options:
+        if name != "features":
+            number_of(settings.options, name, 0.0)
     return dict(settings.options)
 
 

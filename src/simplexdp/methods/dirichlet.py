@@ -127,5 +127,5 @@ def _warn_of_rare_classes(dataset: data.Dataset) -> None:
         progress.warn(
             f"the classes have {counts.min()} to {counts.max()} records: Algorithm 1 is slow to "
             "find rare ones and may predict the largest alone; --option class_weights=balanced "
-            "makes all of them weigh alike"
+            "makes all of them weigh alike, and a smaller --lr than the rule's may help"
         )

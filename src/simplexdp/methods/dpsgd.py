@@ -32,8 +32,9 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
 from .. import data, distributed, ledger, models, sampling, training
+from ..plan import ADAPTIVE_LEARNING_RATE
 from ..runs import RunFolder
-from ..settings import Settings
+from ..settings import ADAPTIVE, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
@@ -79,7 +80,6 @@ FLOATING_POINT = (
     "comes from a statistical generator (Philox) and not a cryptographic one."
 )
 LEARNING_RATE = 0.5
-ADAPTIVE_LEARNING_RATE = 0.001
 
 
 @cache
@@ -158,9 +158,9 @@ def train(
     model = without_batch_norm(model, bool(options["replace_batch_norm"]))
     check_separate(model, dataset.input_shape)
     noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
-    recipe = recipe_of(settings, options, noise_multiplier, batch_size, model)
-    recipe = replace(recipe, pixels=has_pixels(dataset))
-    lr = settings.lr or default_rate(settings.optimizer, recipe)
+    pixels = has_pixels(dataset)
+    recipe = recipe_of(settings, options, noise_multiplier, batch_size, model, pixels)
+    lr = settings.lr or default_rate(settings.optimizer, options)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
     hooked = with_gradients_by_record(model, dataset.input_shape, dataset.classes)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
@@ -206,7 +206,7 @@ def train(
         trained,
         model if averaged is None else averaged,
         name,
-        statement(settings, dataset, recipe, sample_rate, steps, epsilon),
+        statement(settings, dataset, recipe, steps, epsilon),
         {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
@@ -295,6 +295,7 @@ def recipe_of(
     noise_multiplier: float,
     batch_size: int,
     model: nn.Module,
+    pixels: bool,
 ) -> Recipe:
     """The step's recipe; microbatches by the model's size where not given."""
     copies = int(options["augmentation_multiplicity"])
@@ -314,21 +315,21 @@ def recipe_of(
         copies=copies,
         augmentations=settings.augment,
         microbatch=microbatch,
+        pixels=pixels,
     )
 
 
-def default_rate(optimizer: str, recipe: Recipe) -> float:
+def default_rate(optimizer: str, options: dict[str, Any]) -> float:
     """Half a unit of clipped gradient a step, or the customary rate of adaptive methods."""
-    if optimizer in ("adam", "adamw", "rmsprop"):
+    if optimizer in ADAPTIVE:
         return ADAPTIVE_LEARNING_RATE
-    return LEARNING_RATE / (1.0 if recipe.rescale else recipe.clip)
+    return LEARNING_RATE / (1.0 if options["rescale_to_unit_norm"] else float(options["clip"]))
 
 
 def statement(
     settings: Settings,
     dataset: data.Dataset,
     recipe: Recipe,
-    sample_rate: float,
     steps: int,
     epsilon: float,
 ) -> Statement:

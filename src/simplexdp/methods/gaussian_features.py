@@ -32,14 +32,15 @@ from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
+from ..training import refuse_not_finite
 from .certified import FeatureLinear, noise_bits
 from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
+from .linear import public_log_prior
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
     number_of,
-    refuse_not_finite,
     refuse_options,
     refuse_unused,
     reserve,
@@ -111,8 +112,7 @@ def head(
     error = noise_variance * np.sqrt(rows.shape[1] / len(rows))
     inverse = (axes / np.maximum(values, penalty * error + 1e-6)) @ axes.T
     weights = inverse @ means.T
-    # Labels are public, and so are the shares of the classes.
-    prior = np.log((counts + 1.0) / (counts + 1.0).sum())
+    prior = public_log_prior(labels, classes)
     return weights, -0.5 * np.einsum("cd,dc->c", means, weights) + prior
 
 
@@ -226,13 +226,7 @@ class ProjectedLinear(FeatureLinear):
     def on_features(self, rows: torch.Tensor) -> torch.Tensor:
         """Logits of raw feature rows."""
         short = functional.normalize(rows @ torch.as_tensor(self.basis), dim=1)
-        logits: torch.Tensor = self.linear(short)
-        return logits
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Logits for inputs as ``data.to_model_input`` gives them."""
-        raw = inputs * 0.5 + 0.5 if self.pixels else inputs
-        return self.on_features(self.feature_map.apply(raw))
+        return super().on_features(short)
 
 
 def _statement(

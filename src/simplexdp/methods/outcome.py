@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,16 +163,6 @@ def reserve(
     run.reserve(identity(settings.data), settings.method, event, covers)
 
 
-def refuse_not_finite(dataset: data.Dataset) -> None:
-    """Refuse inputs with NaN or infinity before anything is spent; a statement names that."""
-    splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}
-    for name, split in splits.items():
-        if split is None or split.inputs.dtype.kind != "f":
-            continue
-        if not bool(np.isfinite(split.inputs).all()):
-            raise ValueError(f"the {name} inputs hold NaN or infinity; clean them first")
-
-
 def refuse_options(settings: Settings, known: Sequence[str] = ()) -> None:
     """Refuse an option that the method would ignore."""
     for name in settings.options:
@@ -189,8 +178,3 @@ def refuse_unused(settings: Settings, names: Sequence[str]) -> None:
             raise ValueError(
                 f"{settings.method} has no use for --{name} {getattr(settings, name)}; leave it out"
             )
-
-
-def finite(value: float) -> float | None:
-    """JSON knows no infinity."""
-    return value if math.isfinite(value) else None

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .. import data, distributed, ledger, training
-from ..plan import EFFECTIVE_LEARNING_RATE, schedule
+from ..plan import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Statement
@@ -48,7 +48,7 @@ def train(
         3.0,
     )
     name, model = model_for(settings, dataset, seed)
-    lr = settings.lr if settings.lr is not None else EFFECTIVE_LEARNING_RATE
+    lr = settings.lr or rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
     parallel = distributed.parallel(model)
 

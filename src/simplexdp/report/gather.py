@@ -16,6 +16,7 @@ from ..experiments import grid, identity, recipes, records
 from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..runs import version
 from ..settings import Settings
+from ..statement import rounded_up
 
 Record = Mapping[str, Any]
 # Runs of these vary something else than method and budget; they have figures of their own.
@@ -203,11 +204,15 @@ def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
     ]
     own = {group.experiment for group in found}
     study = grid.experiment(PAPERS_RATES if PAPERS_RATES in own else "learning-rate")
+    # One point of the paper's own study is a run of its accuracy table, and filed there.
+    in_table = recipes.settings(figure["recipe"], epsilon=figure["epsilon"])
+    shared = identity.cell(in_table) if study.name == PAPERS_RATES else None
     ours: dict[float, dict[str, Any]] = {}
     for group in found:
         # κ depends on the steps, so that a shorter run belongs to another curve.
         usual = group.settings.steps == study.cells[0].settings.steps
-        if group.experiment != study.name or not usual:
+        of_study = group.experiment == study.name or identity.cell(group.settings) == shared
+        if not of_study or not usual:
             continue
         alpha, run = group.settings.alpha, group.runs[0]
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, run["r"], alpha))
@@ -268,6 +273,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
                     "data": content["data"],
                     "method": row["method"],
                     "claimed": row.get("claimed_epsilon"),
+                    "delta": content.get("delta"),
                     "covers_weights": row.get("covers_weights"),
                     "confidence": content.get("confidence"),
                     "bounds": {
@@ -285,6 +291,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
             "data": found["data"],
             "method": found["method"],
             "claimed": claimed,
+            "delta": found.get("claim", {}).get("delta"),
             "covers_weights": found["covers_weights"],
             "confidence": found["confidence"],
             "bounds": {},
@@ -302,8 +309,23 @@ def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
     return {
         "lower": found["epsilon_lower"],
         "claim": found.get("claim", {}).get("epsilon", claimed),
+        "delta": found.get("claim", {}).get("delta"),
         "relation": found.get("relation"),
     }
+
+
+def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which of the audits' claims are at another δ than the method's own, in a sentence."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for name, bound in row["bounds"].items():
+            if bound["delta"] not in (None, row["delta"]):
+                method = TITLES.get(row["method"], row["method"])
+                which = f"{row['data']}, {method}, {name.replace('_', ' ')}"
+                found.setdefault(rounded_up(bound["delta"], 3), []).append(which)
+    return " ".join(
+        f"At δ = {delta}, claim and bound: {'; '.join(which)}." for delta, which in found.items()
+    )
 
 
 def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
@@ -341,6 +363,15 @@ def measured(path: Path, name: str) -> Any:
     if not isinstance(content, dict) or name not in content:
         raise ValueError(f"{path} has no {name!r}; delete it and make it again")
     return content[name]
+
+
+def classes(results: Path, found: Sequence[Group]) -> list[dict[str, Any]]:
+    """Which classes the networks of these runs find, where that was measured."""
+    path = results / "benchmarks" / "classes.json"
+    if not path.exists():
+        return []
+    keys = {run["key"] for group in found for run in group.runs}
+    return [row for row in measured(path, "rows") if row["key"] in keys]
 
 
 def cost(results: Path) -> list[dict[str, Any]]:

@@ -127,6 +127,13 @@ const drawMethods = (state) => {
   at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
 };
 
+const drawClasses = (state) => {
+  const found = content.classes;
+  const rows = found.cells.filter((r) => r[0] === state.data).map((r) => [...r.slice(1, -1), { text: r.at(-1), class: r.at(-1) === "–" ? "yes" : "no" }]);
+  at("classes-about").textContent = found.notes.join(" ");
+  at("classes-table").replaceChildren(rows.length ? tableOf(found.heads.slice(1), rows) : element("p", { class: "empty" }, "Not measured on this data set."));
+};
+
 const drawStatic = () => {
   at("version").textContent = content.version;
   at("left-out").textContent = content.left_out.join(" ");
@@ -146,7 +153,7 @@ const drawAudits = () => {
   const attacks = [...new Set(rows.flatMap((r) => Object.keys(r.bounds)))];
   const sure = [...new Set(rows.map((r) => r.confidence).filter(Boolean))].map((c) => `${short(100 * c)} %`).join(" or ");
   at("audits-about").textContent = rows.length
-    ? `Each with confidence ${sure}: lower bounds on ε that an attack on the released weights has shown, and after the stroke the ε that is claimed for the attack's own neighbouring relation: two inputs in each other's place may cost more than a record in or out. A bound above it means that the claim does not hold for the weights. AUC: of membership inference; 0.5 is a guess.`
+    ? `Each with confidence ${sure}: lower bounds on ε that an attack on the released weights has shown, and after the stroke the ε that is claimed for the attack's own neighbouring relation: two inputs in each other's place may cost more than a record in or out. A bound above it means that the claim does not hold for the weights. AUC: of membership inference; 0.5 is a guess. ${content.other_deltas}`
     : "";
   const bound = (r, a) => {
     const found = r.bounds[a];
@@ -182,6 +189,7 @@ const draw = () => {
   drawAccuracy(state);
   drawLearningRate(state);
   drawMethods(state);
+  drawClasses(state);
   drawMechanism();
   document.body.dataset.state = `${state.data}|${state.methods.join(",")}|${state.figure}`;
   document.body.dataset.problems = window.problems.join("; ");

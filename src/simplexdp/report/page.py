@@ -46,6 +46,7 @@ def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, A
 def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
     found, left_out = gather.load(results)
+    audits = gather.audits(results)
     with_runs = [g.settings.data for g in found if g.experiment not in gather.STUDIES]
     return {
         "version": version(),
@@ -58,8 +59,10 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
         "accuracy": gather.accuracy_series(found),
         "learning_rate": gather.learning_rates(found),
         "methods": gather.methods_side_by_side(found),
+        "classes": _shown(tables.classes(results)),
         "covers": tables.covers(results).to_json(),
-        "audits": gather.audits(results),
+        "audits": audits,
+        "other_deltas": gather.other_deltas(audits),
         "pictures": _pictures(results, pictures),
         "asymptotics": [dict(row) for row in computed.compute("asymptotics").rows],
         "tables": [_shown(table) for table in _tables(results, found)],
@@ -92,7 +95,7 @@ def _tables(results: Path, found: list[gather.Group]) -> list[Table]:
         title = "ε by five accountants at the paper's r"
         made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [tables.study(name, found) for name in gather.STUDIES if "learning" not in name]
-    made.append(tables.cost(results))
+    made += [tables.peers(results), tables.cost(results)]
     return [table for table in made if table.rows]
 
 
