@@ -182,7 +182,7 @@ def test_an_audit_refuses_what_it_would_ignore(command, arguments, message):
 def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(
     command, monkeypatch, tmp_path, arguments
 ):
-    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = command("train", "--method", "certified", "--steps", "3", "--quiet", *arguments)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
