@@ -1,10 +1,8 @@
 """What has been spent on this data?
 
-An append-only file with one JSON object a line. A run reserves its whole cost before it starts;
-the reservation is on disk when `reserve` returns, so a killed run has been counted and a run that
-was not counted has not started. Writers hold a lock, readers tolerate the torn last line that a
-kill can leave and say so; any other damage, and any line that this version does not know, is an
-error, never a smaller total.
+A run reserves its whole cost before it starts; the reservation is on disk when `reserve` returns,
+so a killed run has been counted and a run that was not counted has not started. The file itself is
+`journal.py`'s.
 
 A figure covers either the released weights (Gaussian methods) or the draws only (Dirichlet). The
 ledger keeps these totals apart. Their composition bounds what both kinds of outputs tell together,
@@ -15,19 +13,15 @@ its event is marked, and every total says so.
 
 from __future__ import annotations
 
-import fcntl
-import json
 import math
 import os
 import secrets
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from simplexdp import files
+from simplexdp import files, journal
 from simplexdp.accounting import totals
 from simplexdp.accounting.charges import (
     Event,
@@ -42,6 +36,7 @@ from simplexdp.accounting.charges import (
 )
 from simplexdp.accounting.inputs import check_delta, check_epsilon
 from simplexdp.files import finite
+from simplexdp.journal import COVERS, DRAWS, NOTHING, WEIGHTS
 from simplexdp.progress import warn
 from simplexdp.statement import rounded_up
 
@@ -65,15 +60,6 @@ __all__ = [
     "sampled_gaussian",
     "summary",
 ]
-
-WEIGHTS, DRAWS, NOTHING = "weights", "draws", "nothing"
-_COVERS = (WEIGHTS, DRAWS, NOTHING)
-# What a line of each kind holds; one with less is damaged.
-_FIELDS = {
-    "reserve": frozenset({"id", "time", "data", "method", "run", "covers", "event"}),
-    "budget": frozenset({"data", "epsilon", "delta"}),
-    "torn": frozenset(),
-}
 
 
 class BudgetExceeded(ValueError):
@@ -151,8 +137,10 @@ class Ledger:
         """From now on refuse runs that take `data` above (ε, δ). The latest budget holds."""
         check_epsilon(epsilon)
         check_delta(delta)
-        with self._locked() as file:
-            self._append(file, {"kind": "budget", "data": data, "epsilon": epsilon, "delta": delta})
+        with journal.locked(self.path) as file:
+            journal.append(
+                file, {"kind": "budget", "data": data, "epsilon": epsilon, "delta": delta}
+            )
 
     def reserve(
         self,
@@ -172,7 +160,7 @@ class Ledger:
         a budget does not bound about the run that it admits is said on standard error.
         """
         said: tuple[str, ...] = ()
-        if covers not in _COVERS:
+        if covers not in COVERS:
             raise ValueError(f"covers is weights, draws or nothing, got {covers!r}")
         if event["type"] == "dirichlet" and covers == WEIGHTS:
             raise ValueError("a Dirichlet figure covers the draws, never the released weights")
@@ -181,8 +169,8 @@ class Ledger:
                 f"the ledger does not know an event of type {event['type']!r} with these entries; "
                 "make it with the functions of this module"
             )
-        with self._locked() as file:
-            lines, _ = _read(self.path)
+        with journal.locked(self.path) as file:
+            lines, _ = journal.read(self.path)
             entries = _entries(lines, data)
             for entry in entries if run_id is not None else ():
                 if (entry.run_id, entry.method) == (run_id, method) and same(entry.event, event):
@@ -201,38 +189,38 @@ class Ledger:
                 "covers": covers,
                 "event": event,
             }
-            self._append(file, record)
+            journal.append(file, record)
         for sentence in said:
             warn(sentence)
         return str(record["id"])
 
     def check(self, data: str, events: list[Event]) -> None:
         """Refuse with `BudgetExceeded` where these runs together would be above the budget."""
-        lines, _ = _read(self.path)
+        lines, _ = journal.read(self.path)
         budget = _budget(lines, data)
         if budget is not None:
             _check(_entries(lines, data), events, data, budget)
 
     def entries(self, data: str | None = None) -> list[Entry]:
         """The reservations, of one data set or of all."""
-        return _entries(_read(self.path)[0], data)
+        return _entries(journal.read(self.path)[0], data)
 
     def data_sets(self) -> list[str]:
         """The data sets the ledger knows, in order of their first line."""
-        lines = _read(self.path)[0]
+        lines = journal.read(self.path)[0]
         return list({_key(line["data"]): line["data"] for line in lines if "data" in line}.values())
 
     def knows(self, data: str) -> bool:
         """Whether a line of the ledger is about this data set, under any name of it."""
-        return bool(_about(_read(self.path)[0], data))
+        return bool(_about(journal.read(self.path)[0], data))
 
     def budget(self, data: str) -> tuple[float, float] | None:
         """The (ε, δ) that holds for a data set, None if none was set."""
-        return _budget(_read(self.path)[0], data)
+        return _budget(journal.read(self.path)[0], data)
 
     def spent(self, data: str, delta: float) -> Spent:
         """What the runs on a data set cost so far, at this δ."""
-        lines, notes = _read(self.path)
+        lines, notes = journal.read(self.path)
         entries = _entries(lines, data)
         kinds = {kind: [e.event for e in entries if e.covers == kind] for kind in (WEIGHTS, DRAWS)}
         kinds["together"] = [entry.event for entry in entries]
@@ -255,32 +243,6 @@ class Ledger:
             notes=notes,
         )
 
-    @contextmanager
-    def _locked(self) -> Iterator[TextIO]:
-        """The file opened for appending, with every other writer kept out."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file  # the lock goes with the file
-
-    def _append(self, file: TextIO, record: Mapping[str, Any]) -> None:
-        """Write one whole line, on disk when this returns; close a torn line first.
-
-        Where there is no room for it, nothing of it stays.
-        """
-        before = os.fstat(file.fileno()).st_size
-        text = json.dumps({**record, "time": time.time()}, allow_nan=False) + "\n"
-        if _torn(self.path):
-            text = "\n" + json.dumps({"kind": "torn", "time": time.time()}) + "\n" + text
-        try:
-            line = text.encode()
-            while line:  # a disk that fills takes a part of it
-                line = line[os.write(file.fileno(), line) :]
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), before)
-            raise
-
 
 def _check(
     entries: list[Entry], events: list[Event], data: str, budget: tuple[float, float]
@@ -302,87 +264,6 @@ def _check(
         f"{rounded_up(delta, 6)}, above its budget of {epsilon:g} ({rounded_up(before)} is "
         f"spent): {advice}; nothing has started"
     )
-
-
-def _torn(path: Path) -> bool:
-    """Whether the file ends inside a line."""
-    with open(path, "rb") as file:
-        if file.seek(0, os.SEEK_END) == 0:
-            return False
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) != b"\n"
-
-
-def _read(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """The lines of the ledger, and what was odd about it.
-
-    A line that is no JSON is passed over only where it is a torn one: the unterminated last line,
-    or one that the next writer closed and marked. Its run had not started. A last line that lacks
-    nothing but its newline is counted.
-    """
-    if not path.exists():
-        return [], ()
-    raw = path.read_bytes().split(b"\n")
-    last, found, notes = len(raw) - 1, [], []
-    for number, line in enumerate(raw):
-        if not line:
-            continue
-        record = _parse(line)
-        if record is None and number == last:
-            notes.append(f"line {number + 1} is torn: a writer was killed before its run started")
-            continue
-        if record is None and number + 1 < last and _is_mark(_parse(raw[number + 1])):
-            notes.append(f"line {number + 1} was torn by a kill before its run started")
-            continue
-        if not _is_known(record):
-            raise ValueError(
-                f"line {number + 1} of the ledger {path} is damaged, or of a newer version: "
-                "restore the file from a copy, or use that version; nothing is counted from it"
-            )
-        if number == last:
-            notes.append(f"line {number + 1} has lost the newline at its end; it is counted")
-        found.append(record)
-    return found, tuple(notes)
-
-
-def _parse(line: bytes) -> Any:
-    """The JSON of a line, None where it is none: a part of a JSON object never is."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
-
-
-def _is_mark(record: Any) -> bool:
-    """Whether a line says that the one before it was torn."""
-    return isinstance(record, dict) and record.get("kind") == "torn"
-
-
-def _is_known(record: Any) -> bool:
-    """Whether a line is of a kind that this version knows, and holds all that it should."""
-    if not isinstance(record, dict) or str(record.get("kind")) not in _FIELDS:
-        return False
-    if not _FIELDS[record["kind"]] <= set(record):
-        return False
-    if record["kind"] == "torn":
-        return True
-    if record["kind"] == "budget":
-        return isinstance(record["data"], str) and _is_budget(record["epsilon"], record["delta"])
-    return (
-        isinstance(record["data"], str)
-        and record["covers"] in _COVERS
-        and is_event(record["event"])
-    )
-
-
-def _is_budget(epsilon: Any, delta: Any) -> bool:
-    """Whether a budget is one that could have been set: NaN would admit every run."""
-    try:
-        check_epsilon(epsilon)
-        check_delta(delta)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _key(name: str) -> str:
