@@ -70,10 +70,7 @@ class Plan:
         estimator: mechanism.Estimator = "marginal",
         seed: int | None = None,
     ) -> None:
-        if accountant not in accounting.ACCOUNTANTS:
-            raise ValueError(
-                f"unknown accountant {accountant!r}; use one of {', '.join(accounting.ACCOUNTANTS)}"
-            )
+        accounting.lookup(accountant)
         if estimator not in mechanism.ESTIMATORS:
             raise ValueError(
                 f"unknown estimator {estimator!r}; use one of {', '.join(mechanism.ESTIMATORS)}"

@@ -12,6 +12,7 @@ from simplexdp.accounting.accountants import (
     THROUGH_DRAWS,
     Accountant,
     account,
+    lookup,
 )
 from simplexdp.accounting.calibration import (
     BudgetTooSmall,
@@ -36,4 +37,5 @@ __all__ = [
     "account",
     "calibrate",
     "largest_sample_rate",
+    "lookup",
 ]

@@ -13,7 +13,7 @@ from simplexdp.accounting.renyi import Cost
 
 @dataclass(frozen=True)
 class Accountant:
-    """What a figure by this accountant means; every statement prints it.
+    """What a figure by this accountant means, and what it rests on.
 
     `proved` says whether the bound is a theorem at every α, under the assumptions named;
     `proved_at` whether it is one at a given α.

@@ -199,6 +199,6 @@ def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dic
         "seconds": round(outcome.seconds, 3),
         "steps": outcome.steps,
         "run": str(folder.path),
-        **{k: v for k, v in outcome.chosen.items() if k != "steps"},
+        **outcome.chosen,
         "statement": statement,
     }

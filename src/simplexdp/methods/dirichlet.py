@@ -114,7 +114,6 @@ def train(
             "order": plan.order,
             "batch_size": plan.batch_size,
             "sample_rate": plan.sample_rate,
-            "steps": plan.steps,
             "lr": lr,
         },
     )

@@ -210,7 +210,6 @@ def train(
         {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
-            "steps": steps,
             "lr": lr,
             "clip": recipe.clip,
             "noise_multiplier": noise_multiplier,

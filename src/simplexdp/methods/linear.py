@@ -65,7 +65,6 @@ class Fitted:
         """What the rule chose, for the record."""
         schedule = self.rule.schedule
         return {
-            "steps": schedule.steps,
             "clip": schedule.clip,
             "lr": schedule.lr,
             "averaged": schedule.averaged,

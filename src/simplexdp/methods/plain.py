@@ -100,7 +100,6 @@ def train(
         {
             "batch_size": batch_size,
             "sample_rate": batch_size / records,
-            "steps": steps,
             "lr": lr,
         },
     )

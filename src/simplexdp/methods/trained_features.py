@@ -175,7 +175,6 @@ def train_below(
         {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
-            "steps": steps,
             "lr": lr,
             "noise_multiplier": sigma,
             "clip": clip,
