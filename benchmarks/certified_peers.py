@@ -33,7 +33,15 @@ from torch import nn
 from simplexdp import data, features, runs
 from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.files import read_json, write_json
-from simplexdp.methods import certified, dpsgd_step, exact_sums, linear, linear_rule, noisy_gd
+from simplexdp.methods import (
+    certified,
+    dpsgd_step,
+    exact_sums,
+    fixed_features,
+    linear,
+    linear_rule,
+    noisy_gd,
+)
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -119,7 +127,7 @@ def time_of_a_step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     rows = exact_sums.quantize(torch.from_numpy(source), 4.0)
     prior = torch.zeros(dataset.classes)
     schedule = noisy_gd.Schedule(arguments.timed_steps, 0.5, 1.0)
-    bits = certified.noise_bits(0)
+    bits = fixed_features.noise_bits(0)
     layer = nn.Linear(rows.width, dataset.classes, bias=False)
     GradSampleModule(layer, loss_reduction="sum")
     inputs = rows.integers * exact_sums.ROW_UNIT
@@ -168,7 +176,7 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
         len(rows), calibrate_mu(epsilon, DELTA), shape, mean_share=0.0, moment_share=0.0
     )
     cost = linear.spending(epsilon, DELTA, rule)
-    fitted = linear.fit(rows, labels, classes, shape, rule, cost, certified.noise_bits(0))
+    fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(0))
     ours = time.process_time() - began
     accuracy = certified.score(fitted, test, held)
 
@@ -224,7 +232,7 @@ def _certified(
     shape = (rows.shape[1], 1)
     rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, DELTA), shape)
     cost = linear.spending(epsilon, DELTA, rule)
-    fitted = linear.fit(rows, labels, classes, shape, rule, cost, certified.noise_bits(seed))
+    fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(seed))
     return certified.score(fitted, test, held), time.process_time() - began
 
 

@@ -168,7 +168,7 @@ def test_alone_nothing_changes():
         3,
     )
     assert distributed.is_first()
-    with distributed.group():
+    with distributed.group("cpu"):
         assert distributed.world() == 1
 
 

@@ -53,6 +53,25 @@ def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
         assert torch.equal(saved[name], value)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_is_measured_again_is_kept_once(tmp_path, blobs, monkeypatch, lost):
+    """A kill after the last evaluation, with the checkpoint of the last step or with none."""
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    whole, folder = methods.run(SETTINGS, tmp_path / "whole", dataset=blobs)
+
+    def killed(folder, model, description):
+        raise Stop
+
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(runs.RunFolder, "save_model", killed)
+        methods.run(SETTINGS, tmp_path / "cut", dataset=blobs)
+    if lost:
+        (tmp_path / "cut" / runs.CHECKPOINT).unlink()
+    cut, resumed = methods.run(SETTINGS, tmp_path / "cut", resume=True, dataset=blobs)
+    assert [m["step"] for m in resumed.metrics()] == [m["step"] for m in folder.metrics()]
+    assert cut.accuracy == whole.accuracy
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("stop_at", [1, 23, 59])
 def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, optimizer, stop_at):

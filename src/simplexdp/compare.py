@@ -12,17 +12,17 @@ from typing import Any
 from . import data, methods, progress, runs
 from .files import finite
 from .ledger import Event, Ledger, identity
+from .methods import OF_ALGORITHM_1
+from .methods.fixed_features import OF_A_NETWORK
 from .settings import DEFAULTS, Settings
 from .statement import rounded_up
 
-# Methods on fixed features have their own model, no batches, and steps by their own rule.
-_OF_A_NETWORK = ("model", "norm", "optimizer", "batch_size", "steps", "epochs")
-_FIXED = {name: getattr(DEFAULTS, name) for name in _OF_A_NETWORK}
-NOT_FOR: dict[str, dict[str, Any]] = {
-    "certified": _FIXED,
-    "gaussian-features": {**_FIXED, "lr": None},
+# Methods on fixed features take their steps by their own rule here.
+_NOT_FIXED = (*OF_A_NETWORK, "steps")
+_NOT_FOR = {
+    "certified": _NOT_FIXED,
+    "gaussian-features": (*_NOT_FIXED, "lr"),
 }
-DEFAULT_METHODS = ("dirichlet", "dpsgd", "certified", "gaussian-features", "plain")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Row:
 def compare(
     settings: Settings,
     out: Path,
-    names: Sequence[str] = DEFAULT_METHODS,
+    names: Sequence[str] = tuple(methods.METHODS),
     seeds: int = 3,
     show_progress: bool = False,
     ledger: Ledger | None = None,
@@ -77,7 +77,7 @@ def compare(
     chosen = {name: settings_of(name, settings) for name in names}
     for one in chosen.values():
         methods.check_used(one)  # refuses an unknown name before anything is trained
-    for field in _OF_A_NETWORK:
+    for field in _NOT_FIXED:
         asked, usual = getattr(settings, field), getattr(DEFAULTS, field)
         if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
             raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
@@ -143,8 +143,9 @@ def rehearse(settings: Settings, out: Path, dataset: data.Dataset) -> Event:
 
 def settings_of(name: str, settings: Settings) -> Settings:
     """The settings with those that this method has no use for at their defaults."""
-    ignored = {field: getattr(DEFAULTS, field) for field in methods.IGNORED.get(name, ())}
-    return dataclasses.replace(settings, method=name, **{**ignored, **NOT_FOR.get(name, {})})
+    unused = (*(() if name == "dirichlet" else OF_ALGORITHM_1), *_NOT_FOR.get(name, ()))
+    usual = {field: getattr(DEFAULTS, field) for field in unused}
+    return dataclasses.replace(settings, method=name, **usual)
 
 
 def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) -> dict[str, str]:
@@ -154,7 +155,7 @@ def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) 
     chosen = dataclasses.replace(settings, model=None, steps=None, batch_size=None, epochs=None)
     found = {}
     for row in rows:
-        attacked = dataclasses.replace(chosen, method=row.method)
+        attacked = settings_of(row.method, chosen)
         record = audits.run(attacked, "canary", seed=0, show_progress=show_progress)
         found[row.method] = str(record["summary"])
     return found

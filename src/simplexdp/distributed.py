@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from . import sampling
 
@@ -60,7 +61,7 @@ def is_first() -> bool:
 
 
 @contextmanager
-def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
+def group(device: str) -> Iterator[None]:
     """Join the processes that torchrun started; without torchrun, or inside a group, nothing."""
     if launched() < 2 or distributed.is_initialized():
         yield
@@ -68,7 +69,7 @@ def group(device: str = "cpu", minutes: float = 30) -> Iterator[None]:
     backend = "nccl" if device.startswith("cuda") else "gloo"
     if backend == "nccl":
         torch.cuda.set_device(device)  # what is sent lies on the card of this process
-    distributed.init_process_group(backend, timeout=timedelta(minutes=minutes))
+    distributed.init_process_group(backend, timeout=timedelta(minutes=30))
     try:
         yield
     finally:
@@ -131,6 +132,27 @@ def parallel(model: nn.Module) -> nn.Module:
     if world() == 1:
         return model
     return DistributedDataParallel(model)
+
+
+def descend(
+    model: nn.Module,
+    optimizer: Optimizer,
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+) -> float | None:
+    """One step down the mean loss of the global batch; this shard's loss, None for no records.
+
+    `model` is what `parallel` gave. Without records in any shard, the step changes nothing.
+    """
+    everywhere = batch_records(len(labels))
+    if everywhere == 0:
+        return None
+    optimizer.zero_grad(set_to_none=True)
+    loss = criterion(forward(model, inputs), labels)
+    backward(loss, len(labels), everywhere)
+    optimizer.step()
+    return float(loss.detach())
 
 
 def batch_records(here: int) -> int:

@@ -21,10 +21,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from simplexdp import features, noise, sampling
+from simplexdp import features, noise
 from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.data.schema import scale, to_unit
 from simplexdp.methods import certified, linear, linear_rule
+from simplexdp.methods.fixed_features import noise_bits
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
@@ -40,7 +41,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A function must treat every record by itself and may not be fitted to the private data.
     bounds : (low, high), numbers or one for each column, known without looking at the data.
         Columns are clipped to them and scaled. Without bounds every record is divided by its own
-        norm, which costs no privacy but forgets the norm.
+        norm, which costs no privacy but forgets the norm; an image is taken as it is, so its
+        pixels should be in [0, 1].
     image_shape : (channels, height, width) where the columns of X are the pixels of an image.
     random_state : None takes noise from the operating system. A number makes the fit
         reproducible, and private only from those who do not know the number, if no other fit
@@ -200,9 +202,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _bits(self) -> noise.Bits:
         if self.random_state is None:
-            return noise.system_bits
+            return noise_bits(None)
         if isinstance(self.random_state, numbers.Integral):
-            seed = int(self.random_state)
-        else:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return noise.seeded_bits(sampling.stream(seed, "certified", 0))
+            return noise_bits(int(self.random_state))
+        return noise_bits(int(check_random_state(self.random_state).randint(2**31 - 1)))

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from . import data, features, files, models
-from .methods import certified, gaussian_features
+from .methods import gaussian_features
+from .methods.fixed_features import FeatureLinear
 from .runs import DESCRIPTION, HANDED_OUT, MODEL, STATEMENT
 from .statement import Statement, from_json
 
@@ -115,7 +116,7 @@ def _build(record: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> n
     if record["on_features"]:
         feature_map = features.build(str(options.get("features", "auto")), shape)
         if record["method"] == "certified":
-            return certified.FeatureLinear(feature_map, classes, record["pixels"])
+            return FeatureLinear(feature_map, classes, record["pixels"])
         kept = int(options.get("dimensions", gaussian_features.DIMENSIONS))
         basis = gaussian_features.projection(feature_map.width, kept)
         return gaussian_features.ProjectedLinear(feature_map, basis, classes, record["pixels"])

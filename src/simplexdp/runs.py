@@ -33,7 +33,7 @@ LOCK = ".lock"  # there while a process trains in the folder
 
 
 class RunFolder:
-    """One run's folder; everything in it is written whole or not at all."""
+    """One run's folder; all but the metrics, which grow, is written whole or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,6 +99,7 @@ class RunFolder:
         """Give the run another id: what was counted under the old one was another run."""
         renewed = {**self.configuration(), "id": secrets.token_hex(8)}
         files.write_json(self.path / CONFIGURATION, renewed)
+        (self.path / METRICS).unlink(missing_ok=True)
 
     @property
     def checkpoint(self) -> Path:

@@ -261,7 +261,7 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
         for name, value in saved.extra.items():
             job.extra[name].copy_(value)
     if distributed.is_first():
-        run.cut_metrics(saved.step)
+        run.cut_metrics(min(saved.step, job.steps - 1))  # the last one is measured again
     job.on_resume(saved.step)
     return saved.step, saved.seconds
 

@@ -317,6 +317,14 @@ def test_the_estimate_grows_with_the_steps_and_says_hours():
     assert estimate.total([7200.0]) == "2.0 hours"
 
 
+def test_the_estimate_counts_the_steps_that_the_method_takes():
+    usual = Settings(data="digits", method="dpsgd")
+    assert estimate.steps_of(usual, 1437) == 201  # 20 times through, 143 at once
+    assert estimate.steps_of(dataclasses.replace(usual, method="dirichlet"), 1437) == 3000
+    of_epochs = dataclasses.replace(usual, epochs=2.0, batch_size=100)
+    assert estimate.steps_of(of_epochs, 1000) == 20
+
+
 def test_an_experiment_on_a_part_refuses_the_whole(small, tmp_path):
     work = sweep.work_of(dataclasses.replace(small, records=7))[:1]
     swept = go(work, tmp_path)

@@ -41,8 +41,8 @@ def test_a_run_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ({"options": {"momentum": 0.9}}, "does not know the option"),
         ({"model": "cnn"}, "leave out --model"),
-        ({"augment": ("flip",)}, "no augmentation"),
-        ({"batch_size": 64}, "all records"),
+        ({"augment": ("flip",)}, "no use for --augment"),
+        ({"batch_size": 64}, "no use for --batch-size"),
         ({"options": {"clip": 0.0}}, "clip"),
         ({"options": {"clip": "half"}}, "give a number"),
         ({"options": {"mean_share": None}}, "give a number"),

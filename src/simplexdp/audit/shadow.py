@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .. import data, methods
-from ..methods.certified import FeatureLinear
+from ..methods.fixed_features import FeatureLinear
 from ..methods.outcome import model_for
 from ..settings import Settings
 from ..statement import Statement

@@ -52,6 +52,7 @@ def compare(
     The ledger counts all of them; `plain` among them has no figure, so its total is then infinite.
     """
     from .. import compare as comparison
+    from ..methods import METHODS
 
     settings = Settings(
         data=data or DEFAULTS.data,
@@ -74,7 +75,7 @@ def compare(
     rows = comparison.compare(
         settings,
         out,
-        chosen or comparison.DEFAULT_METHODS,
+        chosen or tuple(METHODS),
         seeds,
         show_progress=not quiet,
         ledger=Ledger(ledger or default_path()),

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from .. import data, methods
+from ..methods.outcome import steps_of as steps_of_epochs
 from ..plan import usual_steps
 from ..settings import Settings
 
@@ -43,13 +44,12 @@ def kind(settings: Settings) -> tuple[str, ...]:
 def measure(settings: Settings, dataset: data.Dataset) -> Pace:
     """Time two short trainings, with the accountant that is quickest to calibrate.
 
-    A method of few steps over all records is timed whole, less its features, which it finds
-    again in the cache.
+    A method of few steps over all records is timed whole, with its features.
     """
     train = methods.method(settings.method)
     if methods.on_features(settings):
         whole = train(dataclasses.replace(settings, seed=0), dataset, None)
-        return Pace(0.0, 0.0, whole.seconds - whole.chosen.get("feature_seconds", 0.0))
+        return Pace(0.0, 0.0, whole.seconds)
     test = dataset.test
     part = data.Split(test.inputs[:TESTED], test.labels[:TESTED])
     small = dataclasses.replace(dataset, test=part, validation=None)
@@ -68,12 +68,12 @@ def measure(settings: Settings, dataset: data.Dataset) -> Pace:
 
 
 def steps_of(settings: Settings, records: int) -> int:
-    """The steps of a run that gives them, or gives epochs and a batch size."""
-    if settings.steps is not None:
-        return settings.steps
-    if settings.epochs is None or settings.batch_size is None:
-        return usual_steps(records)
-    return max(1, round(settings.epochs * records / settings.batch_size))
+    """The steps of a run: those given, or those of its epochs, or by its method's rule."""
+    if settings.method == "dpsgd":
+        from ..methods import dpsgd  # brings Opacus
+
+        return dpsgd.schedule(settings, records)[1]
+    return steps_of_epochs(settings, records, settings.batch_size) or usual_steps(records)
 
 
 def total(parts: Iterable[float]) -> str:

@@ -28,16 +28,8 @@ METHODS = {
 
 SEVERAL_PROCESSES = ("dirichlet", "dpsgd", "plain")  # what torchrun can train
 
-# What a method would ignore, and therefore refuses where it is not at its default.
-_OF_ALGORITHM_1 = ("alpha", "accountant", "estimator")
-IGNORED = {
-    "dirichlet": (),
-    "dpsgd": _OF_ALGORITHM_1,
-    "certified": (*_OF_ALGORITHM_1, "norm", "optimizer"),
-    "gaussian-features": _OF_ALGORITHM_1,
-    "plain": _OF_ALGORITHM_1,
-}
-
+# What every other method would ignore, and therefore refuses.
+OF_ALGORITHM_1 = ("alpha", "accountant", "estimator")
 
 _ON_FEATURES = ("certified", "gaussian-features")
 
@@ -85,7 +77,9 @@ def run(
         dataset = data.load(settings.data, **settings.data_options)
     check_augmentation(settings.augment, dataset.input_shape)
     with distributed.group(settings.device):
-        return _run(settings, asked, out, resume, show_progress, dataset, ledger)
+        folder = _folder(asked, out, resume)
+        with folder.held():
+            return _train(settings, folder, resume, show_progress, dataset, ledger), folder
 
 
 def on_features(settings: Settings) -> bool:
@@ -99,7 +93,8 @@ def on_features(settings: Settings) -> bool:
 def check_used(settings: Settings) -> None:
     """Refuse an unknown method, and a setting that a known one would ignore."""
     method(settings.method)
-    refuse_unused(settings, IGNORED[settings.method])
+    if settings.method != "dirichlet":
+        refuse_unused(settings, OF_ALGORITHM_1)
 
 
 def _check_device(device: str) -> None:
@@ -111,15 +106,8 @@ def _check_device(device: str) -> None:
         ) from error
 
 
-def _run(
-    settings: Settings,
-    asked: Settings,
-    out: Path | None,
-    resume: bool,
-    show_progress: bool,
-    dataset: data.Dataset,
-    ledger: Ledger | None,
-) -> tuple[Outcome, runs.RunFolder]:
+def _folder(settings: Settings, out: Path | None, resume: bool) -> runs.RunFolder:
+    """The folder to go on with, or a new one."""
     if distributed.world() > 1 and (out is None or settings.method not in SEVERAL_PROCESSES):
         raise ValueError(
             f"training in {distributed.world()} processes needs --out, a folder that all of them "
@@ -128,13 +116,10 @@ def _run(
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
-        folder = runs.RunFolder.open(out)
-    elif distributed.is_first() or out is None:
-        folder = runs.RunFolder.create(out or runs.fresh_path(settings), asked)
-    else:
-        folder = runs.RunFolder(out)  # the first process makes it
-    with folder.held():
-        return _train(settings, folder, resume, show_progress, dataset, ledger)
+        return runs.RunFolder.open(out)
+    if distributed.is_first() or out is None:
+        return runs.RunFolder.create(out or runs.fresh_path(settings), settings)
+    return runs.RunFolder(out)  # the first process makes it
 
 
 def _train(
@@ -144,7 +129,7 @@ def _train(
     show_progress: bool,
     dataset: data.Dataset,
     ledger: Ledger | None,
-) -> tuple[Outcome, runs.RunFolder]:
+) -> Outcome:
     train = method(settings.method)
     if resume:
         if folder.finished():
@@ -182,7 +167,7 @@ def _train(
         folder.save_outcome(summary(settings, outcome, folder))
         folder.save_statement(outcome.statement)
         folder.forget_seed()
-    return outcome, folder
+    return outcome
 
 
 def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dict[str, Any]:

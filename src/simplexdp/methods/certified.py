@@ -13,15 +13,23 @@ import time
 from typing import Any
 
 import torch
-from torch import nn
 
-from .. import data, distributed, features, ledger, noise, progress, sampling
+from .. import data, features, ledger, noise, progress
 from ..accounting.gaussian import calibrate_mu
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
 from ..training import refuse_not_finite
-from . import linear, linear_rule
+from . import fixed_features, linear, linear_rule
+from .fixed_features import (
+    CACHED,
+    REPLACED,
+    FeatureLinear,
+    assumption,
+    log,
+    noise_bits,
+    refuse_network,
+)
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -38,27 +46,6 @@ RULE_NOTE = (
     "and MNIST, with a part for DermaMNIST's validation set and for accuracies on digits; three "
     "were set or added after test accuracies had been seen (docs/certified.md)."
 )
-
-
-class FeatureLinear(nn.Module):
-    """The released model: fixed features, then one linear layer."""
-
-    def __init__(self, feature_map: features.FeatureMap, classes: int, pixels: bool) -> None:
-        super().__init__()
-        self.feature_map = feature_map
-        self.pixels = pixels
-        self.linear = nn.Linear(feature_map.width, classes)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Logits for inputs as ``data.to_model_input`` gives them."""
-        # uint8 pixels come scaled to [-1, 1]; the features are those of pixels in [0, 1].
-        raw = inputs * 0.5 + 0.5 if self.pixels else inputs
-        return self.on_features(self.feature_map.apply(raw))
-
-    def on_features(self, rows: torch.Tensor) -> torch.Tensor:
-        """Logits of raw feature rows."""
-        logits: torch.Tensor = self.linear(rows)
-        return logits
 
 
 def train(
@@ -82,19 +69,14 @@ def train(
     )
     cost = linear.spending(settings.epsilon, settings.delta, rule)
     keep = run is not None  # the thousand small trainings of an audit leave nothing behind
-    rows = features.compute(dataset.train.inputs, feature_map, keep)
-    test = features.compute(dataset.test.inputs, feature_map, keep)
-    held_out = None
-    if dataset.validation is not None:
-        held_out = features.compute(dataset.validation.inputs, feature_map, keep)
-    featured = time.monotonic()
-    linear.check(rows, dataset.train.labels, dataset.classes, shape, rule)
+    rows = fixed_features.compute(dataset, feature_map, keep)
+    linear.check(rows.train, dataset.train.labels, dataset.classes, shape, rule)
     # One Gaussian release of the whole μ: the multiplier of a single step is 1/μ.
     event = ledger.gaussian(1.0 / cost.mu)
     reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
     with progress.steps(rule.schedule.steps, 0, show_progress) as bar:
         fitted = linear.fit(
-            rows,
+            rows.train,
             dataset.train.labels,
             dataset.classes,
             shape,
@@ -106,20 +88,12 @@ def train(
     with torch.no_grad():
         model.linear.weight.copy_(torch.from_numpy(fitted.weights.T))
         model.linear.bias.copy_(torch.from_numpy(fitted.bias))
-    accuracy = score(fitted, test, dataset.test.labels)
+    accuracy = score(fitted, rows.test, dataset.test.labels)
     validation = None
     if dataset.validation is not None:
-        validation = score(fitted, held_out, dataset.validation.labels)
+        validation = score(fitted, rows.validation, dataset.validation.labels)
     seconds = time.monotonic() - began
-    if run is not None:
-        run.append_metrics(
-            {
-                "step": rule.schedule.steps,
-                "test_accuracy": accuracy,
-                "epsilon": cost.epsilon,
-                "seconds": round(seconds, 3),
-            }
-        )
+    log(run, rule.schedule.steps, accuracy, cost.epsilon, seconds)
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+linear",
@@ -134,35 +108,18 @@ def train(
         validation_accuracy=validation,
         steps=rule.schedule.steps,
         seconds=seconds,
-        chosen={**fitted.chosen(), "feature_seconds": round(featured - began, 3)},
+        chosen=fitted.chosen(),
     )
 
 
 def checked_options(settings: Settings) -> dict[str, Any]:
     """The method's own options; anything that would be ignored is refused."""
     refuse_options(settings, OPTIONS)
-    if distributed.world() > 1:
-        raise ValueError("certified trains in one process; start it without torchrun")
-    if settings.model is not None:
-        raise ValueError(
-            "certified trains a linear model on fixed features; leave out --model, and choose "
-            f"features from {', '.join(features.NAMES)} instead"
-        )
-    if settings.augment:
-        raise ValueError("certified computes features once and takes no augmentation")
-    if settings.batch_size is not None or settings.epochs is not None:
-        raise ValueError("certified uses all records in every step; give --steps or nothing")
+    refuse_network(settings, "certified")
     for name in settings.options:
         if name != "features":
             number_of(settings.options, name, 0.0)
     return dict(settings.options)
-
-
-def noise_bits(seed: int | None) -> noise.Bits:
-    """The operating system's generator, or a stream of the seed that the user gave."""
-    if seed is None:
-        return noise.system_bits
-    return noise.seeded_bits(sampling.stream(seed, "certified", 0))
 
 
 def score(fitted: linear.Fitted, rows: Any, labels: Any) -> float:
@@ -209,15 +166,12 @@ def statement(
             "the private mean and second moments of the features, and every iterate",
         ),
         does_not_cover=(
-            "Replacing an input by another one: that relation doubles μ.",
-            "The cached features, which are as private as the inputs.",
+            REPLACED,
+            CACHED,
             *BESIDE_THE_WEIGHTS,
         ),
         assumptions=(
-            Assumption(
-                "Features are a fixed function of one record, not fitted to the private data.",
-                holds=True if feature_map.built_in else None,
-            ),
+            assumption(feature_map),
             Assumption(
                 "Sums are exact integers and the noise is rounded exactly, given independent "
                 "random bits: "

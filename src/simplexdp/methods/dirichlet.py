@@ -66,14 +66,7 @@ def train(
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
         plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
-        records_in_batch = distributed.batch_records(len(labels))
-        if records_in_batch == 0:
-            return None  # an empty batch is a step that changes nothing
-        optimizer.zero_grad(set_to_none=True)
-        loss = criterion(distributed.forward(parallel, inputs), labels)
-        distributed.backward(loss, len(labels), records_in_batch)
-        optimizer.step()
-        return float(loss.detach())
+        return distributed.descend(parallel, optimizer, criterion, inputs, labels)
 
     participation = "visible" if "visible" in plan.accountant else "hidden"
     event = ledger.dirichlet(plan.r, plan.alpha, plan.sample_rate, plan.steps, participation)

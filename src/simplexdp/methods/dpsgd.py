@@ -41,13 +41,13 @@ from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, t
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
+    by_epochs,
     has_pixels,
     model_for,
     number_of,
     refuse_options,
     reserve,
     seed_of,
-    steps_of,
 )
 
 DEFAULTS: dict[str, Any] = {
@@ -67,7 +67,6 @@ NUMBERS = {  # and whether they are whole
     "microbatch": True,
 }
 LARGEST_NOISE = 1e6  # beyond it nothing is learnt, and the accountant overflows
-EPOCHS = 20
 # Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
 GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
@@ -141,16 +140,19 @@ def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> t
     )
 
 
+def schedule(settings: Settings, records: int) -> tuple[int, int]:
+    """Batch size and steps, by rule where not given."""
+    return by_epochs(settings, records, min(1024, records // 10))
+
+
 def train(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
     """Train with DP-SGD; the noise is calibrated to the budget for exactly these steps."""
     options = checked_options(settings)
     records = len(dataset.train.labels)
-    batch_size = settings.batch_size or min(1024, max(2, records // 10))
+    batch_size, steps = schedule(settings, records)
     sample_rate = batch_size / records
-    sampling.check_sampling(records, sample_rate)
-    steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
     # Augmentation happens in the step, once for each copy, and not in the loop.
     loop_settings = replace(settings, augment=())
     seed = distributed.agree(seed_of(loop_settings, run))

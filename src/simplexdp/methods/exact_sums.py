@@ -37,6 +37,7 @@ ROW_UNIT = 2.0**-10
 COEFFICIENT_UNIT = 2.0**-9
 UNIT = ROW_UNIT * COEFFICIENT_UNIT
 MARGIN = 1.0 - 1e-9
+LARGEST_BOUND = 64  # of a row's norm
 EXACT_SINGLE, EXACT_DOUBLE = 2.0**24, 2.0**53
 # The check multiplies matrices of this size, large enough for the kernels with fewer bits, with
 # whole numbers up to 12 and 6 bits, whose sums of products just stay below 2^24.
@@ -63,8 +64,10 @@ class Rows:
 
 def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) -> Rows:
     """Rows in whole numbers of ROW_UNIT with norm ≤ bound: rounded, or scaled and truncated."""
-    if not 0 < bound <= 64:
-        raise ValueError(f"the bound on a row's norm is {bound}; it must lie in (0, 64]")
+    if not 0 < bound <= LARGEST_BOUND:
+        raise ValueError(
+            f"the bound on a row's norm is {bound}; it must lie in (0, {LARGEST_BOUND}]"
+        )
     integers = torch.empty(rows.shape, dtype=torch.float32) if out is None else out
     norms = torch.empty(len(rows), dtype=torch.float64)
     for first in range(0, len(rows), STRIDE):

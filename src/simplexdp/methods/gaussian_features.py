@@ -27,14 +27,23 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from .. import data, distributed, features, ledger, noise
+from .. import data, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Assumption, Statement, common_assumptions
+from ..statement import Statement, common_assumptions
 from ..training import refuse_not_finite
-from .certified import FeatureLinear, noise_bits
-from .exact_sums import ROW_UNIT, STRIDE, blocks, quantize
+from . import fixed_features
+from .exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
+from .fixed_features import (
+    CACHED,
+    REPLACED,
+    FeatureLinear,
+    assumption,
+    log,
+    noise_bits,
+    refuse_network,
+)
 from .linear import public_log_prior
 from .outcome import (
     BESIDE_THE_WEIGHTS,
@@ -42,7 +51,6 @@ from .outcome import (
     has_pixels,
     number_of,
     refuse_options,
-    refuse_unused,
     reserve,
 )
 
@@ -118,18 +126,8 @@ def head(
 
 def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | None) -> Outcome:
     began = time.monotonic()
-    for given, name in (
-        (settings.model, "--model"),
-        (settings.batch_size, "--batch-size"),
-        (settings.lr, "--lr"),
-    ):
-        if given is not None:
-            raise ValueError(f"the fixed form of gaussian-features takes no {name}; leave it out")
-    refuse_unused(settings, ("optimizer", "norm"))
-    if settings.augment or settings.steps is not None or settings.epochs is not None:
-        raise ValueError("the fixed form noises every record once: no augmentation and no steps")
-    if distributed.world() > 1:
-        raise ValueError("gaussian-features trains in one process; start it without torchrun")
+    # Every record is noised once.
+    refuse_network(settings, "the fixed form of gaussian-features", ("steps", "lr"))
     options = settings.options
     if "layer" in options:
         raise ValueError("the option layer belongs to the trained form; leave it out")
@@ -138,8 +136,10 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(SENSITIVITY)}")
     clip = float(number_of(options, "clip", CLIP))
     dimensions = int(number_of(options, "dimensions", DIMENSIONS, whole=True))
-    if not 0 < clip <= 64 or dimensions < 1:
-        raise ValueError(f"clip {clip} or dimensions {dimensions} is not positive")
+    if not 0 < clip <= LARGEST_BOUND:
+        raise ValueError(f"the clip is {clip}; it must be positive and at most {LARGEST_BOUND}")
+    if dimensions < 1:
+        raise ValueError(f"the dimensions are {dimensions}; give 1 or more")
     penalty = number_of(options, "penalty", PENALTY)
     if not 0 <= penalty < math.inf:
         raise ValueError(f"the penalty is {penalty!r}; give a number of 0 or more")
@@ -149,16 +149,10 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     sigma = SENSITIVITY[relation] / mu
     feature_map = features.build(str(options.get("features", "auto")), dataset.input_shape)
     basis = projection(feature_map.width, dimensions)
-    keep = run is not None
-    rows = features.compute(dataset.train.inputs, feature_map, keep)
-    test = features.compute(dataset.test.inputs, feature_map, keep)
-    validation = dataset.validation
-    held_out = (
-        None if validation is None else features.compute(validation.inputs, feature_map, keep)
-    )
+    rows = fixed_features.compute(dataset, feature_map, keep=run is not None)
     event = ledger.gaussian(sigma / SENSITIVITY[relation])
     reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
-    released = noised(rows, basis, clip, sigma, noise_bits(settings.seed))
+    released = noised(rows.train, basis, clip, sigma, noise_bits(settings.seed))
     weights, bias = head(
         released,
         dataset.train.labels,
@@ -179,17 +173,9 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
 
     mu = SENSITIVITY[relation] / sigma
     statement = _statement(settings, dataset, feature_map, relation, mu, sigma, clip)
-    reached = accuracy(test, dataset.test.labels)
+    reached = accuracy(rows.test, dataset.test.labels)
     seconds = time.monotonic() - began
-    if run is not None:
-        run.append_metrics(
-            {
-                "step": 1,
-                "test_accuracy": reached,
-                "epsilon": statement.epsilon,
-                "seconds": round(seconds, 3),
-            }
-        )
+    log(run, 1, reached, statement.epsilon, seconds)
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+{basis.shape[1]}+linear",
@@ -197,8 +183,8 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
         accuracy=reached,
         validation_accuracy=(
             None
-            if validation is None or held_out is None
-            else accuracy(held_out, validation.labels)
+            if dataset.validation is None or rows.validation is None
+            else accuracy(rows.validation, dataset.validation.labels)
         ),
         steps=1,
         seconds=seconds,
@@ -258,14 +244,12 @@ def _statement(
         covers_weights=True,
         covers=("the noised features of every record", "the weights, trained on nothing else"),
         does_not_cover=(
-            "The cached features, which are as private as the inputs.",
+            CACHED,
+            *([REPLACED] if relation == "zero-out" else []),
             *BESIDE_THE_WEIGHTS,
         ),
         assumptions=(
-            Assumption(
-                "Features are a fixed function of one record, not fitted to the private data.",
-                holds=True if feature_map.built_in else None,
-            ),
+            assumption(feature_map),
             *common_assumptions(settings.seed is not None, dataset.computed_from_data),
         ),
         notes=(

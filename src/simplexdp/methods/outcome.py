@@ -19,6 +19,7 @@ from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from ..training import Trained, seed_torch
 
+EPOCHS = 20  # where a run gives neither steps nor epochs, and Algorithm 1's rule is not its own
 CLASS_WEIGHTS, BALANCED = "class_weights", "balanced"
 
 # What no figure about released weights covers.
@@ -138,6 +139,15 @@ def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | 
     return max(1, round(settings.epochs * records / batch_size))
 
 
+def by_epochs(settings: Settings, records: int, usual_batch: int) -> tuple[int, int]:
+    """Batch size and steps of a method that by rule goes through the records so many times."""
+    batch_size = settings.batch_size or max(2, usual_batch)
+    sample_rate = batch_size / records
+    sampling.check_sampling(records, sample_rate)
+    steps = steps_of(settings, records, batch_size)
+    return batch_size, steps or max(1, round(EPOCHS / sample_rate))
+
+
 def reserve(
     settings: Settings,
     run: RunFolder | None,
@@ -171,10 +181,11 @@ def refuse_options(settings: Settings, known: Sequence[str] = ()) -> None:
             raise ValueError(f"{settings.method} does not know the option {name!r}; {there}")
 
 
-def refuse_unused(settings: Settings, names: Sequence[str]) -> None:
+def refuse_unused(settings: Settings, names: Sequence[str], who: str | None = None) -> None:
     """Refuse a setting that the method would ignore, so that nobody believes it had an effect."""
     for name in names:
         if getattr(settings, name) != getattr(DEFAULTS, name):
             raise ValueError(
-                f"{settings.method} has no use for --{name} {getattr(settings, name)}; leave it out"
+                f"{who or settings.method} has no use for --{name.replace('_', '-')} "
+                f"{getattr(settings, name)}; leave it out"
             )

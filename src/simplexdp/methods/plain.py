@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 from torch.nn import functional
 
 from .. import data, distributed, ledger, training
 from ..plan import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..runs import RunFolder
-from ..settings import Settings
+from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from .outcome import (
     CLASS_WEIGHTS,
@@ -23,6 +25,8 @@ from .outcome import (
 
 
 def _loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    if len(labels) == 0:  # another process has records of this batch
+        return logits.sum() * 0.0
     if weights is None:
         return functional.cross_entropy(logits, labels)
     # Not torch's own weights: it would divide by the sum of the weights in this batch.
@@ -41,27 +45,20 @@ def train(
     # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
     batch_size, steps = schedule(
         records,
-        1.0,
-        1e-5,
+        DEFAULTS.epsilon,
+        DEFAULTS.delta,
         settings.batch_size,
         steps_of(settings, records, settings.batch_size),
-        3.0,
+        DEFAULTS.alpha,
     )
     name, model = model_for(settings, dataset, seed)
     lr = settings.lr or rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
+    criterion = partial(_loss, weights=weights)
     parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
-        records_in_batch = distributed.batch_records(len(labels))
-        if records_in_batch == 0:
-            return None
-        optimizer.zero_grad(set_to_none=True)
-        logits = distributed.forward(parallel, inputs)
-        loss = _loss(logits, labels, weights) if len(labels) else logits.sum() * 0.0
-        distributed.backward(loss, len(labels), records_in_batch)
-        optimizer.step()
-        return float(loss.detach())
+        return distributed.descend(parallel, optimizer, criterion, inputs, labels)
 
     trained = training.train(
         training.Job(

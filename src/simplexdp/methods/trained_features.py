@@ -22,9 +22,8 @@ from .. import data, ledger, sampling, training
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Assumption, Statement, common_assumptions
-from .outcome import Outcome, is_separate, model_for, number_of, reserve, seed_of, steps_of
+from .outcome import Outcome, by_epochs, is_separate, model_for, number_of, reserve, seed_of
 
-EPOCHS = 20
 LEARNING_RATE = 0.1
 CLIP = 1.0
 NOT_COVERED = (
@@ -89,10 +88,8 @@ def train_below(
     if not 0 < clip < math.inf:
         raise ValueError(f"the clip is {clip}; it must be positive")
     records = len(dataset.train.labels)
-    batch_size = settings.batch_size or min(256, max(2, records // 20))
+    batch_size, steps = by_epochs(settings, records, min(256, records // 20))
     sample_rate = batch_size / records
-    sampling.check_sampling(records, sample_rate)
-    steps = steps_of(settings, records, batch_size) or max(1, round(EPOCHS / sample_rate))
     seed = seed_of(settings, run)
     name, model = model_for(settings, dataset, seed)
     separate = is_separate(name, model, dataset.input_shape)
