@@ -62,9 +62,10 @@ def test_what_is_measured_again_is_kept_once(tmp_path, blobs, monkeypatch, lost)
     def killed(folder, model, description):
         raise Stop
 
-    with monkeypatch.context() as patch, pytest.raises(Stop):
+    with monkeypatch.context() as patch:
         patch.setattr(runs.RunFolder, "save_model", killed)
-        methods.run(SETTINGS, tmp_path / "cut", dataset=blobs)
+        with pytest.raises(Stop):
+            methods.run(SETTINGS, tmp_path / "cut", dataset=blobs)
     if lost:
         (tmp_path / "cut" / runs.CHECKPOINT).unlink()
     cut, resumed = methods.run(SETTINGS, tmp_path / "cut", resume=True, dataset=blobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .plan import balanced_weights as balanced_weights
     from .settings import Settings as Settings
 
-__version__ = "0.1.0"
+__version__ = metadata.version("simplexdp")
 
 # Loaded when asked for, so that accounting alone does not load torch.
 _HOMES = {

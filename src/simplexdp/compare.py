@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import data, methods, progress, runs
-from .files import finite
+from .files import check_picture, finite
 from .ledger import Event, Ledger, identity
 from .methods import OF_ALGORITHM_1
 from .methods.fixed_features import OF_A_NETWORK
@@ -194,14 +194,6 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
         ]
         lines.append([*cells, *([audits.get(row.method, "")] if audits else [])])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a picture that could not be written, before anything is trained for it."""
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} for the picture; make it first")
 
 
 def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:

@@ -54,6 +54,13 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def cache_folder(name: str) -> Path:
+    """A folder of the cache, which is SIMPLEXDP_CACHE or the platform's user cache."""
+    import pooch  # not for those who only account
+
+    return expanded(os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")) / name
+
+
 def make_cache(folder: Path, mode: int = 0o777) -> None:
     """Make a folder of the cache, or say what to do where that cannot be."""
     way_out = "set SIMPLEXDP_CACHE to a folder that you may write to"
@@ -67,6 +74,14 @@ def make_cache(folder: Path, mode: int = 0o777) -> None:
         ) from error
     if not os.access(folder, os.W_OK):
         raise ValueError(f"the cache folder {folder} cannot be written to; {way_out}")
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that could not be written, before anything is computed for it."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for the picture; make it first")
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:

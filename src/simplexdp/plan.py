@@ -350,7 +350,8 @@ def schedule(
         raise ValueError(f"the number of steps is {steps}; it must be at least 1")
     if batch_size is None:
         # Composed figures take seconds each, and are below these.
-        quick = "visible" if "visible" in accountant else "theorem1"
+        hidden = accounting.lookup(accountant).participation == "hidden"
+        quick = "theorem1" if hidden else "visible"
         limit = 0.5 * records * largest_useful_rate(quick, epsilon, delta, alpha, steps)
         batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
     return batch_size, steps

@@ -29,6 +29,7 @@ from .runs import RunFolder, version
 from .settings import Settings
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+EVALUATED_TOGETHER = 1000
 out_of_time = threading.Event()  # set where the time is up: `train` stops after the step in hand
 
 
@@ -148,15 +149,13 @@ def seed_torch(seed: int, purpose: str, step: int) -> None:
         torch.cuda.manual_seed_all(key)
 
 
-def predictions(
-    model: nn.Module, split: data.Split, settings: Settings, size: int = 1000
-) -> NDArray[np.int64]:
+def predictions(model: nn.Module, split: data.Split, settings: Settings) -> NDArray[np.int64]:
     """The class that the model gives to each record."""
     model.eval()
     found = []
     with torch.no_grad():
-        for first in range(0, len(split.labels), size):
-            inputs, _ = _tensors(split, slice(first, first + size), settings.device)
+        for first in range(0, len(split.labels), EVALUATED_TOGETHER):
+            inputs, _ = _tensors(split, slice(first, first + EVALUATED_TOGETHER), settings.device)
             found.append(model(to_network(inputs)).argmax(1).cpu().numpy())
     return np.concatenate(found)
 

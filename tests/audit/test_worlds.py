@@ -53,7 +53,9 @@ def test_certified_sums_do_not_see_an_input_of_zeros(images: data.Dataset) -> No
     settings, canaries = worlds.in_or_out(settings, planted(images))
     outside = canaries.with_coins([False]).train
     record = canaries.pairs[0].record
-    rows = exact_sums.quantize(torch.from_numpy(outside.inputs.reshape(120, -1)), linear.ROW_BOUND)
+    rows = exact_sums.quantize(
+        torch.from_numpy(outside.inputs.reshape(120, -1)), linear.WHITENED_ROW_BOUND
+    )
     fewer = exact_sums.Rows(
         torch.from_numpy(np.delete(rows.integers.numpy(), record, axis=0)),
         torch.from_numpy(np.delete(rows.norms.numpy(), record)),

@@ -147,7 +147,7 @@ def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path):
     saved = tmp_path / "runs" / work[0].key / "checkpoint.safetensors"
     reached = []
     for _ in range(2):
-        swept = go(work, tmp_path, budget_minutes=2 / 60)
+        swept = go(work, tmp_path, deadline=time.monotonic() + 2)
         assert (swept.left, swept.finished) == ([work[0].label], [])
         key = work[0].settings.key(runs.version())
         reached.append(checkpoint.read(saved, key).step)

@@ -120,8 +120,8 @@ def test_the_noise_of_a_step_has_the_stated_law() -> None:
 
 def test_the_noise_of_the_moments_has_the_stated_law() -> None:
     rows, _ = blobs(300, 60 * 9)
-    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, 60, 9, moments=True)
-    sigma = whitening.ROW_BOUND**2 / (0.2 / math.sqrt(2))
+    _, a, b = exact_sums.statistics(rows, whitening.RAW_ROW_BOUND, 60, 9, moments=True)
+    sigma = whitening.RAW_ROW_BOUND**2 / (0.2 / math.sqrt(2))
     mean = np.zeros(540)
     loud = whitening.release_moments(a, b, 300, mean, 0.2, bits(3))
     exact = a * exact_sums.ROW_UNIT**2
@@ -136,7 +136,7 @@ def test_the_noise_of_the_mean_has_the_stated_law() -> None:
     """KS at 1e-5, on a sum so large that the shrinkage does nothing."""
     total = np.full(2000, 10**9, dtype=np.int64)
     mean = whitening.release_mean(total, 300, 0.2, bits(4))
-    added = (mean - total * exact_sums.ROW_UNIT / 300) * 300 * 0.2 / whitening.ROW_BOUND
+    added = (mean - total * exact_sums.ROW_UNIT / 300) * 300 * 0.2 / whitening.RAW_ROW_BOUND
     assert stats.kstest(added, "norm").pvalue > 1e-5
 
 
@@ -206,7 +206,7 @@ def test_noiseless_steps_follow_torch_autograd() -> None:
 def test_folded_weights_give_the_logits_of_the_transformed_rows(shape: tuple[int, int]) -> None:
     rows, _ = blobs(50, 12)
     rng = np.random.default_rng(0)
-    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, *shape, moments=True)
+    _, a, b = exact_sums.statistics(rows, whitening.RAW_ROW_BOUND, *shape, moments=True)
     moments = whitening.release_moments(a, b, 50, rows.mean(0).astype(float), 50.0, bits())
     change = whitening.transform(moments, 50, ridge=1.0, width=10)
     weights = rng.standard_normal((10, 2))
@@ -221,7 +221,7 @@ def test_whitening_evens_out_the_spectrum() -> None:
     left, right = np.diag([3.0, 1.0, 0.3, 0.1]), np.diag([1.0, 0.5, 0.2])
     cube = left @ rng.standard_normal((4000, 4, 3)) @ right
     rows = (cube.reshape(4000, 12) / 20).astype(np.float32)
-    _, a, b = exact_sums.statistics(rows, whitening.ROW_BOUND, 4, 3, moments=True)
+    _, a, b = exact_sums.statistics(rows, whitening.RAW_ROW_BOUND, 4, 3, moments=True)
     moments = whitening.release_moments(a, b, 4000, np.zeros(12), 1e5, bits())
     change = whitening.transform(moments, 4000, ridge=1e-9, width=12)
     out = change.apply(torch.from_numpy(rows)).numpy()
@@ -233,7 +233,7 @@ def test_whitening_evens_out_the_spectrum() -> None:
 def test_mean_is_shrunk_to_zero_where_noise_dominates() -> None:
     total = np.zeros(1000, dtype=np.int64)
     mean = whitening.release_mean(total, 10, 0.01, bits())
-    assert np.linalg.norm(mean) < 0.2 * math.sqrt(1000) * (whitening.ROW_BOUND / 0.01) / 10
+    assert np.linalg.norm(mean) < 0.2 * math.sqrt(1000) * (whitening.RAW_ROW_BOUND / 0.01) / 10
 
 
 def test_shares_can_be_zero() -> None:

@@ -28,6 +28,16 @@ class Accountant:
     has_order: bool
     proved_from_alpha: float | None = None
 
+    @property
+    def participation(self) -> str:
+        """Whether it stays hidden who is in a batch, or is visible."""
+        return "hidden" if _HIDDEN in self.assumptions else "visible"
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether its subsampling bound leaves a cost that no r lowers."""
+        return self.has_order and self.participation == "hidden"
+
     def proved_at(self, alpha: float) -> bool:
         """Whether the figure is a theorem at this α, under the assumptions named."""
         return self.proved or (

@@ -150,7 +150,7 @@ def largest_sample_rate(
     With an `r`, the rate at which that r costs at most ε; without, the rate below which at least
     some r does.
     """
-    lookup(accountant)
+    record = lookup(accountant)
     check_epsilon(epsilon)
     check_delta(delta)
     check_alpha(alpha)
@@ -160,7 +160,7 @@ def largest_sample_rate(
     check_schedule(rate, steps)
 
     def within(sample_rate: float) -> bool:
-        if r is None and accountant in ("theorem1", "exact"):
+        if r is None and record.has_floor:
             return renyi.subsampling_floor(sample_rate, int(steps), delta).epsilon < epsilon
         cost = COMPUTE[accountant](
             r=least,
@@ -191,14 +191,14 @@ def _too_small(
         steps=steps,
         delta=delta,
     ).epsilon
-    ordered = lookup(accountant).has_order
+    record = lookup(accountant)
     rate = (
         largest_sample_rate(accountant, epsilon=epsilon, delta=delta, alpha=alpha, steps=steps)
-        if ordered
+        if record.has_order
         else None
     )
     most = None
-    if accountant in ("theorem1", "exact"):
+    if record.has_floor:
         most = renyi.most_steps_at_floor(sample_rate, epsilon, delta)
     advice = [f"an epsilon above {least:.4g}"]
     if rate is not None and rate < sample_rate:

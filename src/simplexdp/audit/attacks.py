@@ -193,7 +193,7 @@ def strongest(results: Sequence[dict[str, Any]], confidence: float) -> dict[str,
 def attach(folder: Path, result: dict[str, Any]) -> None:
     """Write an audit's result into the statement of a finished run."""
     run_folder = runs.RunFolder.open(folder)
-    path = folder / "statement.json"
+    path = folder / runs.STATEMENT
     statement = from_json(files.read_json(path))
     names = ("attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary")
     audited = {name: result[name] for name in names}

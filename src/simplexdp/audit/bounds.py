@@ -166,11 +166,9 @@ def trials_needed(epsilon: float, delta: float, confidence: float) -> int:
     return _first(lambda n: float(_epsilon(n, n, 0, n, delta, confidence)) > epsilon)
 
 
-def canaries_needed(
-    epsilon: float, delta: float, confidence: float, shares: Sequence[float] = GUESSED_SHARES
-) -> int:
+def canaries_needed(epsilon: float, delta: float, confidence: float) -> int:
     """How many canaries an attack that is always right needs to show more than `epsilon`."""
-    each = 1.0 - (1.0 - confidence) / len(shares)
+    each = 1.0 - (1.0 - confidence) / len(GUESSED_SHARES)
     _check(delta, each)
     limit = 1.0 - each
     return _first(lambda m: one_run_p_value(m, m, m, epsilon, delta) <= limit, largest=1_000_000)

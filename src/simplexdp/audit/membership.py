@@ -150,11 +150,11 @@ def rated(
     return found
 
 
-def curve(scores: Array, members: Bools, points: int = 60) -> list[list[float]]:
+def curve(scores: Array, members: Bools) -> list[list[float]]:
     """(false-positive rate, true-positive rate) at rates evenly spaced on a logarithmic axis."""
     inside, outside = scores[members], scores[~members]
     least = max(1.0 / len(outside), 1e-4)
-    rates = np.geomspace(least, 1.0, points)
+    rates = np.geomspace(least, 1.0, 60)
     return [[float(rate), rate_at(inside, outside, float(rate))] for rate in rates]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import write_json
+from ..files import check_picture, write_json
 from ..ledger import Ledger, default_path
 from ..settings import DEFAULTS, Settings
 from .inputs import Data, with_data_options
@@ -68,7 +68,7 @@ def compare(
     if out.exists():
         raise ValueError(f"{out} exists; choose another folder with --out")
     if plot is not None:
-        comparison.check_picture(plot)
+        check_picture(plot)
     chosen = names(method)
     if chosen is not None and not chosen:
         raise ValueError(f"--methods is {method!r}; name one or more, or leave it out for all")

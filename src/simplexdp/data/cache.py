@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pooch
 
 from simplexdp import files
 from simplexdp.data.dataset import Array, DataError, Split
@@ -29,9 +28,8 @@ SPLITS = ("train", "validation", "test")
 
 
 def root() -> Path:
-    """The cache folder: SIMPLEXDP_CACHE, or the platform's user cache."""
-    chosen = os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
-    return files.expanded(chosen) / "datasets"
+    """The cache of data sets."""
+    return files.cache_folder("datasets")
 
 
 def array_digest(array: Array) -> str:

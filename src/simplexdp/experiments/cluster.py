@@ -36,7 +36,7 @@ def sweep(
     run_root: Path,
     *,
     seconds_each: Sequence[float],
-    budget_minutes: float | None = None,
+    deadline: float | None = None,
     show_progress: bool = False,
     address: str | None = None,
     gpus_each: float = 0,
@@ -53,7 +53,7 @@ def sweep(
             results,
             run_root.resolve(),
             dict(zip((w.key for w in todo), seconds_each, strict=True)),
-            None if budget_minutes is None else time.monotonic() + 60 * budget_minutes,
+            deadline,
             show_progress,
             {"num_cpus": 1, "num_gpus": gpus_each},
         )

@@ -117,7 +117,7 @@ def _shown(value: Any) -> str:
 
 def _table_cell(name: str, epsilon: float | None, **given: Any) -> Cell:
     """A cell of an accuracy table; no epsilon means training without privacy."""
-    usual = recipes.settings(name, seed=None)
+    usual = recipes.settings(name)
     method = given.pop("method", usual.method if epsilon is not None else "plain")
     budget = float("inf") if epsilon is None else epsilon
     settings = recipes.settings(name, epsilon=budget, method=method, **given)

@@ -111,13 +111,13 @@ def settings(name: str, **given: Any) -> Settings:
 
 
 def published_accuracy(
-    data: str, method: str, model: str, epsilon: float | None, *, split: str = "test"
+    data: str, method: str, model: str, epsilon: float | None
 ) -> tuple[float, float | None] | None:
-    """(mean, standard deviation) in percent as the paper prints it, or None where it does not.
+    """(mean, standard deviation) on the test set in percent, as the paper prints it, or None.
 
     `epsilon=None` is training without privacy. The paper's Adam runs are not looked up here.
     """
-    wanted = (data, split, method, model, epsilon)
+    wanted = (data, "test", method, model, epsilon)
     for row in published()["accuracy"]:
         found = (row["data"], row["split"], row["method"], row["model"], row["epsilon"])
         if found == wanted and row["recipe"] != "cifar10-adam":

@@ -108,15 +108,13 @@ def reproduce(
         # Ray hides the graphics cards from a task that does not ask for one.
         gpus = 1 if device.startswith("cuda") else 0
         extra = {"address": ray_address, "gpus_each": gpus} if ray else {}
-        # The timing has taken its part.
-        left = None if deadline is None else (deadline - time.monotonic()) / 60
         try:
             swept = backend(
                 todo,
                 results,
                 run_root,
                 seconds_each=seconds,
-                budget_minutes=left,
+                deadline=deadline,
                 show_progress=show_progress,
                 **extra,
             )

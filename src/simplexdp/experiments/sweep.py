@@ -127,13 +127,12 @@ def sweep(
     run_root: Path,
     *,
     seconds_each: Sequence[float],
-    budget_minutes: float | None = None,
+    deadline: float | None = None,
     show_progress: bool = False,
 ) -> Swept:
-    """Make every run of the list in this process, in order, as long as there is time."""
+    """Make every run of the list in this process, in order, up to a time of the monotonic clock."""
     swept = Swept()
     load = loader()
-    deadline = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     with bar(sum(seconds_each), show_progress) as advance:
         for number, (work, seconds) in enumerate(zip(todo, seconds_each, strict=True)):
             to_go = estimate.total(seconds_each[number:])

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pooch
 from numpy.typing import NDArray
 
 from simplexdp import files
@@ -27,9 +26,8 @@ SECONDS_UNTIL_ABANDONED = 3600.0
 
 
 def folder() -> Path:
-    """SIMPLEXDP_CACHE, or the platform's user cache; features are in their own folder there."""
-    chosen = os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")
-    return files.expanded(chosen) / "features"
+    """The cache of features."""
+    return files.cache_folder("features")
 
 
 def fingerprint(inputs: Array, feature_map: str) -> str:

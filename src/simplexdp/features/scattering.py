@@ -87,7 +87,6 @@ def lowpass_matrix(side: int, stride: int, sigma: float, drop: int) -> torch.Ten
 class FilterBank:
     """Wavelets by scale, in the Fourier domain of the padded image, and the low-pass by scale."""
 
-    scales: int
     wavelets: tuple[torch.Tensor, ...]
     rows: tuple[torch.Tensor, ...]
     columns: tuple[torch.Tensor, ...]
@@ -119,7 +118,6 @@ def filter_bank(height: int, width: int, scales: int, angles: int) -> FilterBank
         return torch.as_tensor((full[:, :: 2**j] * 2**j).float())
 
     return FilterBank(
-        scales,
         tuple(wavelets),
         tuple(lowpass(height, j) for j in range(scales + 1)),
         tuple(lowpass(width, j) for j in range(scales + 1)),

@@ -68,9 +68,10 @@ def train(
         plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
         return distributed.descend(parallel, optimizer, criterion, inputs, labels)
 
-    participation = "visible" if "visible" in plan.accountant else "hidden"
-    event = ledger.dirichlet(plan.r, plan.alpha, plan.sample_rate, plan.steps, participation)
-    cheap = accounting.ACCOUNTANTS[plan.accountant].has_order
+    accountant = accounting.lookup(plan.accountant)
+    event = ledger.dirichlet(
+        plan.r, plan.alpha, plan.sample_rate, plan.steps, accountant.participation
+    )
     trained = training.train(
         training.Job(
             model=model,
@@ -83,7 +84,7 @@ def train(
             optimizer=optimizer,
             # A numerical composition takes seconds: it is made once, at the end.
             epsilon_spent=lambda step: (
-                plan.epsilon_spent(step) if cheap or step == plan.steps else None
+                plan.epsilon_spent(step) if accountant.has_order or step == plan.steps else None
             ),
             on_resume=plan.resume_at,
             reserve=lambda: reserve(

@@ -53,6 +53,7 @@ from .outcome import (
     refuse_options,
     reserve,
 )
+from .whitening import RAW_ROW_BOUND
 
 OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip", "layer")
 FORMS = ("fixed", "trained")
@@ -60,7 +61,7 @@ FORMS = ("fixed", "trained")
 DIMENSIONS = 128
 PROJECTION_SEED = 20240801
 PENALTY = 1.0
-CLIP = 1.01
+CLIP = RAW_ROW_BOUND
 SENSITIVITY = {"zero-out": 1.0, "replace-input": 2.0}
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from simplexdp.noise import Bits
 
 Floats = NDArray[np.float64]
 # A whitened row is scaled down to this multiple of its expected norm before it is quantised.
-ROW_BOUND = 4.0
+WHITENED_ROW_BOUND = 4.0
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def shaped(
     if rule.step_share == 1.0:
         return whitening.identity(mean, *shape)
     total, by_channel, by_position = exact_sums.statistics(
-        features, whitening.ROW_BOUND, *shape, moments=rule.moment_share > 0
+        features, whitening.RAW_ROW_BOUND, *shape, moments=rule.moment_share > 0
     )
     if rule.mean_share > 0:
         mean = whitening.release_mean(total, len(features), cost.mu_mean, bits)
@@ -148,9 +148,9 @@ def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_su
     norms = torch.empty(len(features), dtype=torch.float64)
     for index, block in enumerate(exact_sums.blocks(features)):
         where = slice(index * exact_sums.STRIDE, (index + 1) * exact_sums.STRIDE)
-        rows = exact_sums.quantize(change.apply(block), ROW_BOUND, out=integers[where])
+        rows = exact_sums.quantize(change.apply(block), WHITENED_ROW_BOUND, out=integers[where])
         norms[where] = rows.norms
-    return exact_sums.Rows(integers, norms, ROW_BOUND)
+    return exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND)
 
 
 def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:

@@ -30,7 +30,7 @@ from simplexdp.noise import Bits, release
 Floats = NDArray[np.float64]
 
 # Rows of norm 1 may grow a little when they are rounded to whole units.
-ROW_BOUND = 1.01
+RAW_ROW_BOUND = 1.01
 FEWEST_KEPT, KEPT_OF_RIDGE = 64, 0.3
 
 
@@ -80,8 +80,8 @@ class Transform:
 
 
 def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats:
-    """The mean of rows of norm ≤ ROW_BOUND from their sum; shrunk where noise dominates."""
-    sigma = ROW_BOUND / mu
+    """The mean of rows of norm ≤ RAW_ROW_BOUND from their sum; shrunk where noise dominates."""
+    sigma = RAW_ROW_BOUND / mu
     noisy = release(total, sigma / ROW_UNIT, bits) * (ROW_UNIT / records)
     # Positive-part James–Stein: never worse than the plain mean in squared error.
     excess = total.size * (sigma / records) ** 2
@@ -91,7 +91,7 @@ def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats
 
 def moment_scale(mu: float, positions: int) -> float:
     """The scale of the noise in each moment: there are two where there are positions."""
-    return ROW_BOUND**2 / (mu / math.sqrt(2.0) if positions > 1 else mu)
+    return RAW_ROW_BOUND**2 / (mu / math.sqrt(2.0) if positions > 1 else mu)
 
 
 def release_moments(

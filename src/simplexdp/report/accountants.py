@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simplexdp.accounting import ACCOUNTANTS, account
+from simplexdp.files import check_picture
 
 NAMES = ("theorem1", "exact", "pld", "visible")
 NOTE = (
@@ -107,10 +108,7 @@ def plot_accountants(
 ) -> Path:
     """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
     path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"the chart is written as .png, .svg or .pdf, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} for the chart; make it first")
+    check_picture(path)
     found = curves(
         r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta, points=points
     )
