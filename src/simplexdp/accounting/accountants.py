@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from simplexdp.accounting import renyi
 from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
-from simplexdp.accounting.renyi import Cost
+from simplexdp.accounting.renyi import Cost, Setting
 
 
 @dataclass(frozen=True)
@@ -145,20 +144,26 @@ ACCOUNTANTS: dict[str, Accountant] = {
 }
 
 
-def _pld(**setting: Any) -> Cost:
+class Compute(Protocol):
+    """ε of a setting; with a target, only whether it is at most that need be right."""
+
+    def __call__(self, setting: Setting, target: float | None = None) -> Cost: ...
+
+
+def _pld(setting: Setting, target: float | None = None) -> Cost:
     # dp-accounting takes a second to import, and the Rényi accountants do without it.
     from simplexdp.accounting import composed
 
-    return composed.pld(**setting)
+    return composed.pld(setting, target)
 
 
-def _visible_pld(**setting: Any) -> Cost:
+def _visible_pld(setting: Setting, target: float | None = None) -> Cost:
     from simplexdp.accounting import composed
 
-    return composed.visible_pld(**setting)
+    return composed.visible_pld(setting, target)
 
 
-COMPUTE: dict[str, Callable[..., Cost]] = {
+COMPUTE: dict[str, Compute] = {
     "theorem1": renyi.theorem1,
     "exact": renyi.exact,
     "visible": renyi.visible,
@@ -187,6 +192,4 @@ def account(
     check_r(r, alpha)
     check_schedule(sample_rate, steps)
     check_delta(delta)
-    return COMPUTE[accountant](
-        r=r, alpha=alpha, sample_rate=sample_rate, steps=int(steps), delta=delta
-    )
+    return COMPUTE[accountant](Setting(r, alpha, sample_rate, int(steps), delta))

@@ -20,6 +20,7 @@ from simplexdp.accounting.inputs import (
     check_r,
     check_schedule,
 )
+from simplexdp.accounting.renyi import Setting
 
 _TOLERANCE = 1e-10
 _GRID_TOLERANCE = 1e-5
@@ -98,10 +99,8 @@ def calibrate(
     tolerance = _TOLERANCE if record.has_order else _GRID_TOLERANCE
 
     def within(r: float) -> bool:
-        cost = COMPUTE[accountant](
-            r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta, target=epsilon
-        )
-        return cost.epsilon <= epsilon
+        setting = Setting(r, alpha, sample_rate, steps, delta)
+        return COMPUTE[accountant](setting, epsilon).epsilon <= epsilon
 
     low = _first_within(within, alpha)
     if low is None:
@@ -162,15 +161,8 @@ def largest_sample_rate(
     def within(sample_rate: float) -> bool:
         if r is None and record.has_floor:
             return renyi.subsampling_floor(sample_rate, int(steps), delta).epsilon < epsilon
-        cost = COMPUTE[accountant](
-            r=least,
-            alpha=alpha,
-            sample_rate=sample_rate,
-            steps=int(steps),
-            delta=delta,
-            target=epsilon,
-        )
-        return cost.epsilon <= epsilon
+        setting = Setting(least, alpha, sample_rate, int(steps), delta)
+        return COMPUTE[accountant](setting, epsilon).epsilon <= epsilon
 
     if within(1.0 - 1e-9):
         return 1.0 - 1e-9
@@ -184,13 +176,8 @@ def largest_sample_rate(
 def _too_small(
     accountant: str, epsilon: float, delta: float, alpha: float, sample_rate: float, steps: int
 ) -> BudgetTooSmall:
-    least = COMPUTE[accountant](
-        r=_SMALLEST_RATIO * alpha,
-        alpha=alpha,
-        sample_rate=sample_rate,
-        steps=steps,
-        delta=delta,
-    ).epsilon
+    smallest = Setting(_SMALLEST_RATIO * alpha, alpha, sample_rate, steps, delta)
+    least = COMPUTE[accountant](smallest).epsilon
     record = lookup(accountant)
     rate = (
         largest_sample_rate(accountant, epsilon=epsilon, delta=delta, alpha=alpha, steps=steps)

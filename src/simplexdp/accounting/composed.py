@@ -17,7 +17,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from simplexdp.accounting import loss_distribution as one
 from simplexdp.accounting import rounding
-from simplexdp.accounting.renyi import Cost
+from simplexdp.accounting.renyi import Cost, Setting
 
 HIDDEN, VISIBLE = "hidden", "visible"
 SMALLEST_INTERVAL = 1e-8
@@ -178,30 +178,15 @@ def epsilon(step: Step, steps: int, delta: float) -> float:
     return best
 
 
-def _cost(
-    participation: str,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None,
-) -> Cost:
-    step = Step(participation, sample_rate, r, alpha)
+def _cost(participation: str, setting: Setting, target: float | None) -> Cost:
+    step = Step(participation, setting.sample_rate, setting.r, setting.alpha)
     if target is None:
-        return Cost(epsilon(step, steps, delta), None)
-    return Cost(target if within(step, steps, delta, target) else math.inf, None)
+        return Cost(epsilon(step, setting.steps, setting.delta), None)
+    met = within(step, setting.steps, setting.delta, target)
+    return Cost(target if met else math.inf, None)
 
 
-def pld(
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
-) -> Cost:
+def pld(setting: Setting, target: float | None = None) -> Cost:
     """The vertex pair's privacy loss distribution under hidden participation.
 
     Formal guarantee
@@ -213,22 +198,14 @@ def pld(
         It does not cover the released weights. What floating point may have moved is an estimate
         (rounding.py). Source: docs/dominance.md.
     """
-    return _cost(HIDDEN, r, alpha, sample_rate, steps, delta, target)
+    return _cost(HIDDEN, setting, target)
 
 
-def visible_pld(
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
-) -> Cost:
+def visible_pld(setting: Setting, target: float | None = None) -> Cost:
     """The vertex pair's privacy loss distribution, mixed with the identity.
 
     Formal guarantee
         As `visible`, under replace-input and the same assumptions, and the dominance that `pld`
         rests on.
     """
-    return _cost(VISIBLE, r, alpha, sample_rate, steps, delta, target)
+    return _cost(VISIBLE, setting, target)

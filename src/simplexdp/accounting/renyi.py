@@ -41,6 +41,17 @@ _SERIES_TERMS = 16
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What a figure depends on: r, α, the sampling rate q, the steps T and δ."""
+
+    r: float
+    alpha: float
+    sample_rate: float
+    steps: int
+    delta: float
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a run costs: ε at the δ that was asked for, and the Rényi order that gave it."""
 
@@ -212,15 +223,7 @@ def _lower_bounds(moment: LogMoment, tables: _Binomial, top: int, r: float, alph
 
 
 def subsampled_cost(
-    moment: LogMoment,
-    moments: Array,
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
+    moment: LogMoment, moments: Array, setting: Setting, target: float | None = None
 ) -> Cost:
     """Theorem 1's figure with the log moments f(j) = moments[j], least over all orders.
 
@@ -229,10 +232,12 @@ def subsampled_cost(
     figure is above a figure already found. With a `target` the answer is the first figure found
     within it, or infinity where there is none.
     """
+    q, steps, delta = setting.sample_rate, setting.steps, setting.delta
     top = len(moments) - 1
     orders = np.arange(2, top + 1)
-    tables = _tables(sample_rate, top)
-    excess = _lower_bounds(moment, tables, top, r, alpha) - 1e-9  # a margin for rounding
+    tables = _tables(q, top)
+    # With a margin for rounding.
+    excess = _lower_bounds(moment, tables, top, setting.r, setting.alpha) - 1e-9
     bound = _compose(excess, orders.astype(float), steps, delta)
     queue = np.argsort(bound, kind="stable")
     best, best_order = math.inf, None
@@ -242,7 +247,7 @@ def subsampled_cost(
     while position < len(queue) and bound[queue[position]] <= limit and best > enough:
         chunk = orders[queue[position : position + size]]
         chunk = chunk[bound[chunk - 2] <= limit]
-        value = _compose(log_excess(chunk, moments, sample_rate), chunk.astype(float), steps, delta)
+        value = _compose(log_excess(chunk, moments, q), chunk.astype(float), steps, delta)
         least = int(np.argmin(value))
         if value[least] < best:
             best, best_order = float(value[least]), int(chunk[least])
@@ -253,15 +258,7 @@ def subsampled_cost(
     return Cost(max(best, 0.0), best_order)
 
 
-def theorem1(
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
-) -> Cost:
+def theorem1(setting: Setting, target: float | None = None) -> Cost:
     """Theorem 1, as published.
 
     Formal guarantee
@@ -274,28 +271,12 @@ def theorem1(
         records of its batch. Algorithm 1's own updates break the first.
         It does not cover the released weights. Source: the paper, Theorem 1.
     """
+    r, alpha = setting.r, setting.alpha
     moments = lemma_log_moment(np.arange(top_order(r, alpha) + 1.0), r, alpha)
-    return subsampled_cost(
-        lemma_log_moment,
-        moments,
-        r=r,
-        alpha=alpha,
-        sample_rate=sample_rate,
-        steps=steps,
-        delta=delta,
-        target=target,
-    )
+    return subsampled_cost(lemma_log_moment, moments, setting, target)
 
 
-def exact(
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
-) -> Cost:
+def exact(setting: Setting, target: float | None = None) -> Cost:
     """Theorem 1 with the exact divergence of the vertex pair in the lemma's place.
 
     Formal guarantee
@@ -303,32 +284,16 @@ def exact(
         λ ≤ α/r, for which the vertex pair is proved to be the worst pair; the one admissible
         order above α/r keeps the lemma's bound. Never above `theorem1`.
     """
+    r, alpha = setting.r, setting.alpha
     orders = np.arange(top_order(r, alpha) + 1.0)
     proved = orders * r <= alpha
     moments = np.where(
         proved, exact_log_moment(orders, r, alpha), lemma_log_moment(orders, r, alpha)
     )
-    return subsampled_cost(
-        exact_log_moment,
-        moments,
-        r=r,
-        alpha=alpha,
-        sample_rate=sample_rate,
-        steps=steps,
-        delta=delta,
-        target=target,
-    )
+    return subsampled_cost(exact_log_moment, moments, setting, target)
 
 
-def visible(
-    *,
-    r: float,
-    alpha: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    target: float | None = None,
-) -> Cost:
+def visible(setting: Setting, target: float | None = None) -> Cost:
     """The figure when it is visible who was sampled.
 
     Formal guarantee
@@ -341,10 +306,10 @@ def visible(
         It does not cover the released weights. Source: the paper's RDP lemma, mixed with the
         identity; the conversion of Canonne, Kamath and Steinke 2020.
     """
-    orders = np.arange(2.0, top_order(r, alpha) + 1.0)
-    f = lemma_log_moment(orders, r, alpha)
-    # log(1 + q (e^f − 1))
-    return _least(_compose(math.log(sample_rate) + _log_expm1(f), orders, steps, delta), orders)
+    orders = np.arange(2.0, top_order(setting.r, setting.alpha) + 1.0)
+    f = lemma_log_moment(orders, setting.r, setting.alpha)
+    log_e = math.log(setting.sample_rate) + _log_expm1(f)  # E = q (e^f − 1)
+    return _least(_compose(log_e, orders, setting.steps, setting.delta), orders)
 
 
 def _least(value: Array, orders: Array) -> Cost:
