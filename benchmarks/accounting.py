@@ -26,6 +26,7 @@ from scipy import special
 from simplexdp.accounting import BudgetTooSmall, account, calibrate
 from simplexdp.accounting.composed import HIDDEN, Step, lower_epsilon
 from simplexdp.experiments.recipes import published, recipe
+from simplexdp.files import put_between
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "accounting"
@@ -178,15 +179,6 @@ def times_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def renew(marker: str, text: str) -> None:
-    """Put a text between its markers on the docs page."""
-    page = PAGE.read_text(encoding="utf-8")
-    start, end = f"<!-- {marker} -->", f"<!-- end {marker} -->"
-    before, rest = page.split(start)
-    _, after = rest.split(end)
-    PAGE.write_text(f"{before}{start}\n{text}\n{end}{after}", encoding="utf-8")
-
-
 def main(arguments: list[str]) -> None:
     """Measure, write, renew."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,12 +192,12 @@ def main(arguments: list[str]) -> None:
         )
         found = {"machine": machine(), "seconds": round(seconds, 1), "rows": rows}
         (RESULTS / "paper_table.json").write_text(json.dumps(found, indent=1) + "\n")
-        renew("paper table", table(rows))
+        put_between(PAGE, "paper table", table(rows))
         print(f"largest gap of pld: {max(np.array([r['pld_gap'] for r in rows])):.4f}")
     if not chosen.skip_times:
         found = {"machine": machine(), **times()}
         (RESULTS / "times.json").write_text(json.dumps(found, indent=1) + "\n")
-        renew("times", times_table(found))
+        put_between(PAGE, "times", times_table(found))
 
 
 if __name__ == "__main__":

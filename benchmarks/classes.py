@@ -93,14 +93,6 @@ def measured(
     return list(found.values())
 
 
-def renew(text: str, name: str) -> None:
-    """Put a table between its markers on the docs page."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(f"<!-- {name} -->")
-    _, after = rest.split(f"<!-- end {name} -->")
-    PAGE.write_text(f"{before}<!-- {name} -->\n{text}\n<!-- end {name} -->{after}", "utf-8")
-
-
 def main() -> None:
     """Measure what is not in the file yet, write, renew."""
     rows = sorted(

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from simplexdp.files import put_between
+
 Array = npt.NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "results" / "accounting" / "dominance.json"
@@ -312,16 +314,6 @@ def page_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def renew(text: str) -> None:
-    """Put the table between its markers on the docs page."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split("<!-- search -->")
-    _, after = rest.split("<!-- end search -->")
-    PAGE.write_text(
-        f"{before}<!-- search -->\n{text}\n<!-- end search -->{after}", encoding="utf-8"
-    )
-
-
 def main() -> None:
     """Search and write."""
     argparse.ArgumentParser(description=__doc__).parse_args()
@@ -337,7 +329,7 @@ def main() -> None:
     found["seconds"] = round(time.perf_counter() - start, 1)
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(found, indent=1) + "\n")
-    renew(page_table(found))
+    put_between(PAGE, "search", page_table(found))
     for name in (key for key in found if "_classes" in key and "carlo" not in key):
         beaten = [(x["alpha"], x["r_over_alpha"]) for x in found[name] if x["counterexample"]]
         print(name, "counterexamples:", beaten or "none")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from classes import RESULTS, renew
+from classes import PAGE, RESULTS
 from torch import Tensor
 from torch.nn import functional
 
@@ -196,8 +196,8 @@ def main() -> None:
         "shares": shares(),
     }
     files.write_json(OUT, found)
-    renew(table(rows), "lost")
-    renew(share_table(found["shares"]), "given up")
+    files.put_between(PAGE, "lost", table(rows))
+    files.put_between(PAGE, "given up", share_table(found["shares"]))
 
 
 if __name__ == "__main__":

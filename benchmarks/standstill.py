@@ -18,7 +18,7 @@ import itertools
 from typing import Any
 
 import torch
-from classes import RESULTS, measured, renew
+from classes import PAGE, RESULTS, measured
 from safetensors.torch import load_file
 
 from simplexdp import Plan, data, files, models, runs
@@ -99,7 +99,7 @@ def main() -> None:
     )
     machine = {**runs.machine(), "version": runs.version()}
     files.write_json(OUT, {"machine": machine, "batches": BATCHES, "seed": SEED, "rows": rows})
-    renew(table(rows), "standstill")
+    files.put_between(PAGE, "standstill", table(rows))
 
 
 if __name__ == "__main__":

@@ -108,6 +108,16 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     write_atomically(path, (text + "\n").encode())
 
 
+def put_between(page: Path, mark: str, text: str) -> None:
+    """Put a text on a page, between <!-- MARK --> and <!-- end MARK -->."""
+    start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
+    whole = page.read_text("utf-8")
+    if whole.count(start) != 1 or whole.count(end) != 1:
+        raise ValueError(f"{page} has no markers {start} and {end}, or has them twice")
+    before, rest = whole.split(start)
+    write_atomically(page, f"{before}{start}\n{text}\n{end}{rest.split(end)[1]}".encode())
+
+
 def finite(value: float) -> float | None:
     """A number as JSON can hold it, which knows no infinity."""
     return value if math.isfinite(value) else None

@@ -45,7 +45,7 @@ def test_a_row_has_every_column(
 
     page = tmp_path / "page.md"
     page.write_text(
-        "a\n<!-- audit table: images -->\nstale row\n<!-- end of audit table: images -->\nb\n"
+        "a\n<!-- audit table: images -->\nstale row\n<!-- end audit table: images -->\nb\n"
     )
     for _ in range(2):
         audit.place(page, record)

@@ -199,14 +199,8 @@ def file_name(data_name: str) -> str:
 
 def place(page: Path, record: dict[str, Any]) -> None:
     """Put the table between its markers on a page of the guide."""
-    name = file_name(record["data"])
-    begin, end = f"<!-- audit table: {name} -->", f"<!-- end of audit table: {name} -->"
-    text = page.read_text()
-    if begin not in text or end not in text:
-        raise ValueError(f"{page} has no markers {begin} and {end}; add them where the table goes")
-    head, rest = text.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    files.write_atomically(page, f"{head}{begin}\n\n{to_markdown(record)}\n\n{end}{tail}".encode())
+    mark = f"audit table: {file_name(record['data'])}"
+    files.put_between(page, mark, f"\n{to_markdown(record)}\n")
 
 
 def as_text(record: dict[str, Any]) -> str:
