@@ -209,7 +209,7 @@ def test_bad_input_is_refused(call: Any, message: str) -> None:
 def test_an_unfinished_run_is_refused_before_it_is_attacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attacks, "_timed", lambda *given: pytest.fail("attacked first"))
+    monkeypatch.setattr(attacks, "make", lambda *given: pytest.fail("attacked first"))
     folder = RunFolder.create(tmp_path / "run", Settings())
     with pytest.raises(ValueError, match="not finished"):
         audit.run(Settings(), folder=folder.path)

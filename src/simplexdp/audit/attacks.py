@@ -87,7 +87,7 @@ def run(
     for name in names:
         level = shared(confidence, names) if name in BOUNDED else confidence
         job = Job(settings, dataset, trials, level, rng, folder is None, out, relation)
-        results.append(_timed(name, job, show_progress))
+        results.append(_with_bar(name, job, show_progress))
         record = results[0] if len(names) == 1 else {"attack": "all", "audits": results}
         record = {**record, "version": runs.version(), "machine": runs.machine()}
         if out is not None:  # after each attack, so that a failure of the next loses none
@@ -106,34 +106,26 @@ def check(trials: int | None, confidence: float) -> None:
         raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1")
 
 
-def _timed(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
-    began = time.monotonic()
+def _with_bar(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
     total = {"canary": canary.TRIALS, "membership": membership.MODELS}.get(attack, 1)
     with progress.bars(show_progress) as bar:
         label = f"{attack} on {job.settings.method}"
         task = bar.add_task(label, total=(job.trials or total) if total > 1 else 1)
-        found = ATTACK[attack](job, lambda: bar.advance(task))
-    seconds = time.monotonic() - began
-    return finish(attack, job.settings, job.dataset, job.confidence, found, seconds)
+        return make(attack, job, lambda: bar.advance(task))
 
 
-def finish(
-    attack: str,
-    settings: Settings,
-    dataset: data.Dataset,
-    confidence: float,
-    found: dict[str, Any],
-    seconds: float,
-) -> dict[str, Any]:
-    """The fields that every result has, the one-line summary among them."""
+def make(attack: str, job: Job, advance: Advance) -> dict[str, Any]:
+    """One attack, with the fields that every result has, the one-line summary among them."""
+    began = time.monotonic()
+    found = ATTACK[attack](job, advance)
     claim = found.get("claim") or {}
     record: dict[str, Any] = {
         "attack": attack,
-        "method": settings.method,
-        "data": dataset.name,
-        "confidence": confidence,
+        "method": job.settings.method,
+        "data": job.dataset.name,
+        "confidence": job.confidence,
         "relation": claim.get("relation", "none"),
-        "seconds": round(seconds, 2),
+        "seconds": round(time.monotonic() - began, 2),
         **found,
     }
     return {**record, "summary": summarise(record)}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import data, files, methods, progress, runs, sampling
 from ..settings import DEFAULTS, Settings
 from ..statement import rounded_up
-from . import attacks, canary, claims, crafting, membership, one_run, schedules
+from . import attacks, claims, crafting, membership, one_run
 
 METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
 # The perfect separation of Algorithm 1 is limited by the number of trainings alone.
@@ -63,7 +62,8 @@ def table(
             def step(method: str = method) -> None:
                 bar.update(task, advance=1, description=f"auditing {method}")
 
-            rows.append(_row(settings, dataset, counts[method], models, confidence, rng, step))
+            job = attacks.Job(settings, dataset, None, confidence, rng, True, None, claims.PAIR)
+            rows.append(_row(job, counts[method], models, step))
             bar.advance(task, one_run.CANARIES // 10)
     record = {
         "data": asked.data,
@@ -83,46 +83,18 @@ def table(
     return record
 
 
-def _row(
-    settings: Settings,
-    dataset: data.Dataset,
-    trials: int,
-    models: int,
-    confidence: float,
-    rng: np.random.Generator,
-    step: Callable[[], None],
-) -> dict[str, Any]:
-    def timed(attack: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        began = time.monotonic()
-        found = call()
-        return attacks.finish(
-            attack, settings, dataset, confidence, found, time.monotonic() - began
-        )
-
-    def in_one_run(relation: str) -> dict[str, Any]:
-        small = schedules.one_run(settings, relation)
-        count = one_run.CANARIES
-        return one_run.audit(small, dataset, rng, count, confidence, records, relation)
-
-    records = min(schedules.SMALL_RECORDS, len(dataset.train))
+def _row(job: attacks.Job, trials: int, models: int, step: Callable[[], None]) -> dict[str, Any]:
+    in_out = dataclasses.replace(job, relation=claims.IN_OUT)
     found = {
-        "canary": timed(
-            "canary",
-            lambda: canary.audit(settings, dataset, rng, trials, confidence, step),
-        ),
-        "one_run": timed("one-run", lambda: in_one_run(claims.PAIR)),
-        "one_run_in_out": timed("one-run", lambda: in_one_run(claims.IN_OUT)),
-        "membership": timed(
-            "membership",
-            lambda: membership.audit(
-                schedules.membership(settings), dataset, rng, models, confidence, 2 * records, step
-            ),
-        ),
+        "canary": attacks.make("canary", dataclasses.replace(job, trials=trials), step),
+        "one_run": attacks.make("one-run", job, lambda: None),
+        "one_run_in_out": attacks.make("one-run", in_out, lambda: None),
+        "membership": attacks.make("membership", dataclasses.replace(job, trials=models), step),
     }
     claims_nothing = found["membership"]["claim"]["epsilon"] is None
     return {
-        "method": settings.method,
-        "claimed_epsilon": None if claims_nothing else settings.epsilon,
+        "method": job.settings.method,
+        "claimed_epsilon": None if claims_nothing else job.settings.epsilon,
         "claimed_for_pairs": found["canary"]["claim"],
         "covers_weights": found["canary"]["covers_weights"],
         **found,
