@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ def test_a_row_has_every_column(
     assert {"confidence", "seconds", "version", "machine", "seed"} <= set(record)
     line = audit.to_markdown(record).splitlines()[2]
     assert line.startswith("| dirichlet | 1 | **no** | 1 | **")  # a bound above the figure is bold
-    assert "**" not in audit.as_text(record)
+    shown = audit.as_text(record)
+    assert "**" not in shown
+    assert f"| {math.floor(100 * row['canary']['epsilon_lower']) / 100:.2f} ! |" in shown
+    assert "Marked with !: above the claim" in shown
 
     page = tmp_path / "page.md"
     page.write_text(

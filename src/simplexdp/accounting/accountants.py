@@ -53,7 +53,7 @@ THROUGH_DRAWS = (
     "Every update touches the private inputs only through earlier draws. Back-propagation through "
     "the raw input breaks this: the next parameters then carry the input itself, so that replacing "
     "it moves later draws by more than is charged. Where this is broken, as in Algorithm 1, the "
-    "figure is the paper's and bounds neither the later draws nor the weights."
+    "figure bounds neither the later draws nor the weights."
 )
 POISSON = "Every record enters every batch independently with probability q."
 SECRET_BATCHES = "Which records each batch holds stays secret."
@@ -69,7 +69,7 @@ SEPARATE = (
 _DOMINANCE = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: for "
     "alpha of at least 1/2 by a proof of this project's that is not yet peer reviewed "
-    "(docs/dominance.md); for a smaller alpha verified numerically and not proved."
+    "(docs/dominance.md); for a smaller alpha not proved, and no counterexample is known."
 )
 DOMINANCE_PROVED = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: a "
@@ -77,7 +77,8 @@ DOMINANCE_PROVED = (
 )
 DOMINANCE_VERIFIED = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: "
-    "verified numerically and not proved for alpha below 1/2 (docs/dominance.md)."
+    "not proved for alpha below 1/2, where scans found no counterexample, most of them at "
+    "divergences far above a usual delta (docs/dominance.md)."
 )
 
 _LEMMA_RELATION = (

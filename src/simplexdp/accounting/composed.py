@@ -194,7 +194,7 @@ def pld(setting: Setting, target: float | None = None) -> Cost:
         a dummy draw; not under replace-input, where both sides are mixtures. Assumptions: those of
         `theorem1`, and that the vertex pair dominates every pair of softmax outputs in every
         hockey-stick divergence. For α ≥ ½ that is a proof of this project's, not yet peer
-        reviewed; for α < ½ scans verify it numerically and it is not proved.
+        reviewed; for α < ½ it is not proved, and scans found no counterexample.
         It does not cover the released weights. What floating point may have moved is an estimate
         (rounding.py). Source: docs/dominance.md.
     """

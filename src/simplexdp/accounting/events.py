@@ -108,11 +108,11 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
         means that the null record emits the draw of some fixed softmax output, and dominance of
         the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
-        verified numerically below (docs/dominance.md). Every rounding to the grid and truncation
-        is pessimistic; what floating point may have moved is estimated (rounding.py) and set
-        aside from δ, and a figure is refused where that is more than a tenth of δ. Events must have
-        been fixed before the first result was seen; if later ones are chosen by earlier results,
-        the composition is fully adaptive and the figure is no bound.
+        not below, where scans found no counterexample (docs/dominance.md). Every rounding to the
+        grid and truncation is pessimistic; what floating point may have moved is estimated
+        (rounding.py) and set aside from δ, and a figure is refused where that is more than a tenth
+        of δ. Events must have been fixed before the first result was seen; if later ones are chosen
+        by earlier results, the composition is fully adaptive and the figure is no bound.
     """
 
     _pld: Any

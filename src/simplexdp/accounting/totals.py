@@ -19,6 +19,10 @@ HIDDEN = (
     "hidden participation is assumed where only draws are covered: the null record and every "
     "unsampled record emit a dummy draw, and the batches stay secret"
 )
+VISIBLE = (
+    "where participation is visible, the null record is sampled as any other and then emits a "
+    "dummy draw; if its draw were missing instead, nothing would be bounded"
+)
 DRAWS_ONLY = (
     "of such runs at most the draws are covered (softmax outputs or features with noise), and only "
     "where every update touches the inputs through earlier draws alone; the updates of Algorithm 1 "
@@ -117,6 +121,8 @@ def caveats(
     ]
     if any(event.get("participation", "hidden") == "hidden" for event in draws):
         found.append(HIDDEN)
+    if any(event.get("participation") == "visible" for event in draws):
+        found.append(VISIBLE)
     if draws:
         found.append(DRAWS_ONLY)
     if dirichlet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -177,4 +178,5 @@ def place(page: Path, record: dict[str, Any]) -> None:
 
 def as_text(record: dict[str, Any]) -> str:
     """The table for a terminal."""
-    return to_markdown(record).replace("**", "")
+    shown = re.sub(r"\*\*([\d.]+)\*\*", r"\1 !", to_markdown(record))
+    return shown.replace("**", "").replace("Bold:", "Marked with !:")

@@ -21,7 +21,11 @@ def train(
     files: dict[str, Any],
     data: Data = None,
     method: Annotated[
-        str | None, typer.Option(help="dirichlet, dpsgd, certified, gaussian-features or plain.")
+        str | None,
+        typer.Option(
+            help="certified, dpsgd, gaussian-features, plain, or dirichlet, which is trained "
+            "unless another is given, and whose ε does NOT cover the weights."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="A model's name, or package.module:factory.")

@@ -18,14 +18,14 @@ from .. import data, features, ledger, noise, progress
 from ..accounting.gaussian import calibrate_mu
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Assumption, Statement, common_assumptions
+from ..statement import Statement
 from ..training import refuse_not_finite
 from . import fixed_features, linear, linear_rule
 from .fixed_features import (
     CACHED,
     REPLACED,
     FeatureLinear,
-    assumption,
+    assumptions,
     log,
     noise_bits,
     refuse_network,
@@ -170,19 +170,6 @@ def statement(
             CACHED,
             *BESIDE_THE_WEIGHTS,
         ),
-        assumptions=(
-            assumption(feature_map),
-            Assumption(
-                "Sums are exact integers and the noise is rounded exactly, given independent "
-                "random bits: "
-                + (
-                    "those of the operating system."
-                    if not seed_known
-                    else "those of numpy's Philox under the seed."
-                ),
-                holds=None if seed_known else True,
-            ),
-            *common_assumptions(seed_known, computed_from_data),
-        ),
+        assumptions=assumptions(feature_map, seed_known, computed_from_data),
         notes=(RULE_NOTE, *provenance),
     )

@@ -354,7 +354,10 @@ def statement(
         covers_draws=False,
         covers_weights=True,
         covers=("the released weights, the weights of every step, and averages of them",),
-        does_not_cover=BESIDE_THE_WEIGHTS,
+        does_not_cover=(
+            "Replacing an input by another one: by group privacy that is (2ε, (1 + e^ε)·δ).",
+            *BESIDE_THE_WEIGHTS,
+        ),
         assumptions=(
             Assumption(
                 "A record's gradient depends on that record alone (no batch norm).",

@@ -13,7 +13,7 @@ from torch import nn
 from .. import data, features, noise, sampling
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Assumption
+from ..statement import Assumption, common_assumptions
 from .outcome import refuse_unused
 
 # What only a network that is trained in batches has.
@@ -95,9 +95,20 @@ def log(
         )
 
 
-def assumption(feature_map: features.FeatureMap) -> Assumption:
-    """That the features are fixed; of a map of the user's own nobody here knows it."""
-    return Assumption(
-        "Features are a fixed function of one record, not fitted to the private data.",
-        holds=True if feature_map.built_in else None,
+def assumptions(
+    feature_map: features.FeatureMap, seed_known: bool, computed_from_data: Sequence[str]
+) -> tuple[Assumption, ...]:
+    """What the figure rests on; of a map of the user's own nobody here knows that it is fixed."""
+    bits = "numpy's Philox under the seed" if seed_known else "the operating system"
+    return (
+        Assumption(
+            "Features are a fixed function of one record, not fitted to the private data.",
+            holds=True if feature_map.built_in else None,
+        ),
+        Assumption(
+            "Rows and sums are exact integers and the noise is rounded exactly, given independent "
+            f"random bits: those of {bits}.",
+            holds=None if seed_known else True,
+        ),
+        *common_assumptions(seed_known, computed_from_data),
     )

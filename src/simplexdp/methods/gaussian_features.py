@@ -31,7 +31,7 @@ from .. import data, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Statement, common_assumptions
+from ..statement import Statement
 from ..training import refuse_not_finite
 from . import fixed_features
 from .exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
@@ -39,7 +39,7 @@ from .fixed_features import (
     CACHED,
     REPLACED,
     FeatureLinear,
-    assumption,
+    assumptions,
     log,
     noise_bits,
     refuse_network,
@@ -249,10 +249,7 @@ def _statement(
             *([REPLACED] if relation == "zero-out" else []),
             *BESIDE_THE_WEIGHTS,
         ),
-        assumptions=(
-            assumption(feature_map),
-            *common_assumptions(settings.seed is not None, dataset.computed_from_data),
-        ),
+        assumptions=assumptions(feature_map, settings.seed is not None, dataset.computed_from_data),
         notes=(
             "After the idea of Monir and Ghinita (2024), whose full text was not at hand.",
             *dataset.provenance,
