@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from simplexdp import compare, methods
+from simplexdp import audit, compare, methods
 from simplexdp.audit import canary
 from simplexdp.cli import app
 from simplexdp.ledger import Ledger
@@ -100,6 +100,23 @@ def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -
     assert compare.settings_of("certified", settings).optimizer == "sgd"
     assert compare.settings_of("certified", settings).steps is None
     assert compare.settings_of("gaussian-features", settings).optimizer == "sgd"
+
+
+def test_the_audit_attacks_each_method_with_settings_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def attack(settings: Settings, *given: Any, **named: Any) -> dict[str, Any]:
+        methods.check_used(settings)
+        return {"summary": settings.optimizer}
+
+    monkeypatch.setattr(audit, "run", attack)
+    rows = [
+        compare.Row(name, "model", (0.5,), 1.0, 1.0, 1e-5, "accountant", True, ())
+        for name in ("dpsgd", "certified", "gaussian-features")
+    ]
+    asked = Settings(optimizer="adam", alpha=5.0)
+    found = compare.audit(asked, rows)
+    assert found == {"dpsgd": "adam", "certified": "sgd", "gaussian-features": "sgd"}
 
 
 @pytest.mark.parametrize(

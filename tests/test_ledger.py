@@ -66,9 +66,12 @@ def test_a_total_says_what_it_rests_on(book):
     assert record["accountants"]["weights"].startswith("exact composition")
     assert record["accountants"]["draws"] == "composition of privacy loss distributions"
     assert record["relation"].startswith("zero-out")
+    assert "participation is visible" not in text
     small = {**run, "alpha": 0.49, "r": 0.4}
     book.reserve("d", "dirichlet", ledger.dirichlet(**small, participation="visible"), "c", "draws")
-    assert any("not proved" in line for line in book.spent("d", 1e-5).caveats)
+    caveats = "\n".join(book.spent("d", 1e-5).caveats)
+    assert "not proved" in caveats
+    assert "where participation is visible, the null record is sampled as any other" in caveats
 
 
 def test_a_total_is_never_printed_below_itself(book):

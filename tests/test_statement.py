@@ -118,11 +118,15 @@ def test_a_reader_is_told_what_a_relation_is_and_never_that_a_label_is_protected
 
 
 @pytest.mark.parametrize("method", ["certified", "dpsgd", "gaussian-features", "dirichlet"])
-def test_declared_bounds_are_an_assumption_of_every_method(tmp_path, blobs, method):
+def test_what_every_statement_says_of_bounds_of_replacing_and_of_bits(tmp_path, blobs, method):
     settings = Settings(method=method, steps=2 if method in ("dpsgd", "dirichlet") else None)
     outcome, _ = methods.run(settings, tmp_path / "run", dataset=blobs)
     found = [a for a in outcome.statement.assumptions if "bounds, categories and sizes" in a.text]
     assert [assumption.holds for assumption in found] == [None]
+    replaced = any("Replacing an input" in text for text in outcome.statement.does_not_cover)
+    assert replaced is (method != "dirichlet")
+    exact = any("independent random bits" in a.text for a in outcome.statement.assumptions)
+    assert exact is (method in ("certified", "gaussian-features"))
 
 
 def test_predictions_on_the_training_records_are_not_covered():
