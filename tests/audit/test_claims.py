@@ -64,7 +64,8 @@ def test_dpsgd_s_claim_for_pairs_at_an_equal_delta(attack: str) -> None:
     rows = files.read_json(ROOT / "results" / "audit" / "digits.json")["rows"]
     (row,) = [row for row in rows if row["method"] == "dpsgd"]
     schedule = row[attack]["schedule"]
-    taken, records = schedule["sampling"].removeprefix("Poisson, rate ").split("/")
+    rate = schedule["sampling"].removeprefix("Poisson, rate ").split(";")[0]
+    taken, records = rate.split("/")
     curve = from_gaussian_mechanism(
         schedule["noise_multiplier"],
         value_discretization_interval=1e-4,
