@@ -21,15 +21,6 @@ from ..settings import Settings
 from ..statement import Statement
 from ..training import refuse_not_finite
 from . import fixed_features, linear, linear_rule
-from .fixed_features import (
-    CACHED,
-    REPLACED,
-    FeatureLinear,
-    assumptions,
-    log,
-    noise_bits,
-    refuse_network,
-)
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -57,7 +48,7 @@ def train(
     refuse_not_finite(dataset)
     name = str(options.pop("features", "auto"))
     feature_map = features.build(name, dataset.input_shape)
-    model = FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
+    model = fixed_features.FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
     shape = (feature_map.channels, feature_map.positions)
     rule = linear_rule.choose(
         len(dataset.train.labels),
@@ -82,7 +73,7 @@ def train(
             shape,
             rule,
             cost,
-            noise_bits(settings.seed),
+            fixed_features.noise_bits(settings.seed),
             lambda step: bar.advance((), None, None),
         )
     with torch.no_grad():
@@ -93,7 +84,7 @@ def train(
     if dataset.validation is not None:
         validation = score(fitted, rows.validation, dataset.validation.labels)
     seconds = time.monotonic() - began
-    log(run, rule.schedule.steps, accuracy, cost.epsilon, seconds)
+    fixed_features.log(run, rule.schedule.steps, accuracy, cost.epsilon, seconds)
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+linear",
@@ -115,7 +106,7 @@ def train(
 def checked_options(settings: Settings) -> dict[str, Any]:
     """The method's own options; anything that would be ignored is refused."""
     refuse_options(settings, OPTIONS)
-    refuse_network(settings, "certified")
+    fixed_features.refuse_network(settings, "certified")
     for name in settings.options:
         if name != "features":
             number_of(settings.options, name, 0.0)
@@ -166,10 +157,10 @@ def statement(
             "the private mean and second moments of the features, and every iterate",
         ),
         does_not_cover=(
-            REPLACED,
-            CACHED,
+            fixed_features.REPLACED,
+            fixed_features.CACHED,
             *BESIDE_THE_WEIGHTS,
         ),
-        assumptions=assumptions(feature_map, seed_known, computed_from_data),
+        assumptions=fixed_features.assumptions(feature_map, seed_known, computed_from_data),
         notes=(RULE_NOTE, *provenance),
     )

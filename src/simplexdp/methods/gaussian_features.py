@@ -35,15 +35,6 @@ from ..statement import Statement
 from ..training import refuse_not_finite
 from . import fixed_features
 from .exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
-from .fixed_features import (
-    CACHED,
-    REPLACED,
-    FeatureLinear,
-    assumptions,
-    log,
-    noise_bits,
-    refuse_network,
-)
 from .linear import public_log_prior
 from .outcome import (
     BESIDE_THE_WEIGHTS,
@@ -128,7 +119,7 @@ def head(
 def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | None) -> Outcome:
     began = time.monotonic()
     # Every record is noised once.
-    refuse_network(settings, "the fixed form of gaussian-features", ("steps", "lr"))
+    fixed_features.refuse_network(settings, "the fixed form of gaussian-features", ("steps", "lr"))
     options = settings.options
     if "layer" in options:
         raise ValueError("the option layer belongs to the trained form; leave it out")
@@ -153,7 +144,7 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     rows = fixed_features.compute(dataset, feature_map, keep=run is not None)
     event = ledger.gaussian(sigma / SENSITIVITY[relation])
     reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
-    released = noised(rows.train, basis, clip, sigma, noise_bits(settings.seed))
+    released = noised(rows.train, basis, clip, sigma, fixed_features.noise_bits(settings.seed))
     weights, bias = head(
         released,
         dataset.train.labels,
@@ -176,7 +167,7 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     statement = _statement(settings, dataset, feature_map, relation, mu, sigma, clip)
     reached = accuracy(rows.test, dataset.test.labels)
     seconds = time.monotonic() - began
-    log(run, 1, reached, statement.epsilon, seconds)
+    fixed_features.log(run, 1, reached, statement.epsilon, seconds)
     return Outcome(
         model=model,
         model_name=f"{feature_map.name}+{basis.shape[1]}+linear",
@@ -200,7 +191,7 @@ def _train_fixed(settings: Settings, dataset: data.Dataset, run: RunFolder | Non
     )
 
 
-class ProjectedLinear(FeatureLinear):
+class ProjectedLinear(fixed_features.FeatureLinear):
     """Fixed features, a public projection to unit rows, and one linear layer."""
 
     def __init__(
@@ -245,11 +236,13 @@ def _statement(
         covers_weights=True,
         covers=("the noised features of every record", "the weights, trained on nothing else"),
         does_not_cover=(
-            CACHED,
-            *([REPLACED] if relation == "zero-out" else []),
+            fixed_features.CACHED,
+            *([fixed_features.REPLACED] if relation == "zero-out" else []),
             *BESIDE_THE_WEIGHTS,
         ),
-        assumptions=assumptions(feature_map, settings.seed is not None, dataset.computed_from_data),
+        assumptions=fixed_features.assumptions(
+            feature_map, settings.seed is not None, dataset.computed_from_data
+        ),
         notes=(
             "After the idea of Monir and Ghinita (2024), whose full text was not at hand.",
             *dataset.provenance,
