@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from simplexdp import distributed, methods, runs, training
+from simplexdp.experiments import records
 from simplexdp.ledger import Ledger, identity
 from simplexdp.settings import Settings
 
@@ -125,6 +126,26 @@ def test_another_run_in_the_same_folder_is_counted_again(
     assert (tmp_path / "run/checkpoint.safetensors").exists()
     methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
     assert len(book.entries()) == 1 + first_counts
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, kept):
+    """Its seconds are those of all of them; without its checkpoint it begins anew on the last."""
+    here = runs.machine()
+    first = {**here, "threads": here["threads"] + 1}
+    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
+    monkeypatch.setattr(runs, "machine", lambda: first)
+    with pytest.raises(Stop):
+        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
+    with pytest.raises(Stop):  # the same machine again is not another
+        methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
+    monkeypatch.undo()
+    if not kept:
+        (tmp_path / "run/checkpoint.safetensors").unlink()
+    _, folder = methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
+    record = records.record_of_run(folder)
+    assert record["machine"]["threads"] == here["threads"]
+    assert record.get("earlier_machines") == ([first] if kept else None)
 
 
 def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, monkeypatch):

@@ -8,6 +8,7 @@ import platform
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ STATEMENT = "statement.json"
 # What a model is used with. The other files hold paths, seeds and accuracies on private records.
 HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
 CHECKPOINT = "checkpoint.safetensors"
+EARLIER_MACHINES = "earlier_machines"  # of a run that was begun elsewhere or otherwise
 LOCK = ".lock"  # there while a process trains in the folder
 
 
@@ -97,9 +99,18 @@ class RunFolder:
 
     def begin_anew(self) -> None:
         """Give the run another id: what was counted under the old one was another run."""
-        renewed = {**self.configuration(), "id": secrets.token_hex(8)}
+        renewed = {**self.configuration(), "id": secrets.token_hex(8), "machine": machine()}
+        renewed.pop(EARLIER_MACHINES, None)
         files.write_json(self.path / CONFIGURATION, renewed)
         (self.path / METRICS).unlink(missing_ok=True)
+
+    def go_on_here(self) -> None:
+        """Note the machine and threads that go on with the run, where they are others."""
+        record = self.configuration()
+        if record.get("machine") != (here := machine()):
+            earlier = [*record.get(EARLIER_MACHINES, ()), record.get("machine")]
+            record |= {"machine": here, EARLIER_MACHINES: earlier}
+            files.write_json(self.path / CONFIGURATION, record)
 
     @property
     def checkpoint(self) -> Path:
@@ -195,6 +206,7 @@ def fresh_path(settings: Settings) -> Path:
     return Path("runs") / f"{data}-{settings.method}-{secrets.token_hex(4)}"
 
 
+@cache  # every record of the results asks
 def version() -> str:
     return metadata.version("simplexdp")
 

@@ -19,7 +19,9 @@ from ..settings import Settings
 from . import grid, identity
 
 DIGEST = "digest"
-OF_THE_OCCASION = (DIGEST, "seconds", "machine", "versions", "processes")  # not of the result
+OF_THE_OCCASION = (  # not of the result
+    *(DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "versions", "processes"),
+)
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -73,6 +75,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         "provenance": list(statement["notes"]),
         "processes": folder.processes(),
         "machine": machine,
+        **{k: configuration[k] for k in (runs.EARLIER_MACHINES,) if k in configuration},
         "versions": versions,
     }
 

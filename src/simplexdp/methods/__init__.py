@@ -136,10 +136,12 @@ def _train(
             folder.forget_seed()
             raise ValueError(f"{folder.path} is finished; there is nothing to resume")
         folder.check_begun_as(settings)
-    # Without its checkpoint a run begins anew with another seed, and is counted anew.
-    if resume and not folder.checkpoint.exists() and distributed.is_first():
-        folder.begin_anew()
-        progress.warn(f"{folder.path} has no checkpoint: it begins anew and is counted anew")
+    if resume and distributed.is_first():
+        if folder.checkpoint.exists():
+            folder.go_on_here()
+        else:  # it begins with another seed
+            folder.begin_anew()
+            progress.warn(f"{folder.path} has no checkpoint: it begins anew and is counted anew")
     try:
         if ledger is not None and distributed.is_first():
             folder.count_in(ledger)
