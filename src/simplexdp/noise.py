@@ -35,7 +35,7 @@ Bits = Callable[[int], NDArray[np.uint64]]
 SAMPLER = "Gaussian rounded exactly to a lattice (integer sums, inverse CDF with lazy refinement)"
 
 # Cells per standard deviation: fine enough to cost no accuracy, coarse enough that about one draw
-# in ten million needs more digits than a double has.
+# in two million needs more digits than a double has.
 CELLS = 2**20
 # sup of Q(x)/q(x) for x ≥ 0 (Mills' ratio at 0) is 1.2533: turns a relative error of a tail
 # probability into an error of its quantile.

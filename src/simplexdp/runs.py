@@ -31,6 +31,7 @@ STATEMENT = "statement.json"
 HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
 CHECKPOINT = "checkpoint.safetensors"
 EARLIER_MACHINES = "earlier_machines"  # of a run that was begun elsewhere or otherwise
+CHECKSUMS = "data_checksums"  # of files that are not known ones
 LOCK = ".lock"  # there while a process trains in the folder
 
 
@@ -195,9 +196,12 @@ class RunFolder:
         files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
         files.write_json(self.path / STATEMENT, statement.to_json())
 
-    def save_outcome(self, outcome: Mapping[str, Any]) -> None:
-        """What came out."""
-        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "outcome": outcome})
+    def save_outcome(self, outcome: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
+        """What came out, and of which files where they are not known ones."""
+        record = {**self.configuration(), "outcome": outcome}
+        files.write_json(
+            self.path / CONFIGURATION, record | ({CHECKSUMS: dict(checksums)} if checksums else {})
+        )
 
 
 def fresh_path(settings: Settings) -> Path:

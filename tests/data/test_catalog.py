@@ -40,10 +40,10 @@ def test_a_file_that_is_not_the_original_needs_the_flag(cache_dir: Path, tmp_pat
         data.load("dermamnist", data_dir=folder)
     dataset = data.load("dermamnist", data_dir=folder, allow_unverified=True)
     digest = hashlib.sha256((folder / "dermamnist.npz").read_bytes()).hexdigest()
-    assert dataset.provenance == (
-        f"not MedMNIST's own file: dermamnist.npz (sha256 {digest}); "
-        "results on it are not MedMNIST results",
+    assert dataset.provenance == (  # no checksum: it may be of private records
+        "not MedMNIST's own file: dermamnist.npz; results on it are not MedMNIST results",
     )
+    assert dataset.checksums == {"dermamnist.npz": digest}
     assert dataset.validation is not None
     assert len(dataset.validation) == 7
 
@@ -68,6 +68,8 @@ def test_the_known_copy_is_named(
     monkeypatch.setitem(registry.KNOWN_COPIES, digest, "JPEG copy")
     dataset = data.load("dermamnist", data_dir=folder, allow_unverified=True)
     assert dataset.provenance[0].startswith("JPEG copy, not MedMNIST's own file")
+    assert digest in dataset.provenance[0]  # of a file that others have too
+    assert dataset.checksums == {}
 
 
 def test_the_flag_does_not_help_a_set_that_has_no_copies(cache_dir: Path, tmp_path: Path) -> None:

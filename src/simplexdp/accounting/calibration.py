@@ -23,6 +23,7 @@ from simplexdp.accounting.inputs import (
 from simplexdp.accounting.renyi import Setting
 
 _TOLERANCE = 1e-10
+_PRINTED = 5e-4  # what rounding to four digits moves at most
 _GRID_TOLERANCE = 1e-5
 _STRIDE = 4.0
 _SMALLEST_RATIO = 1e-9
@@ -187,9 +188,11 @@ def _too_small(
     most = None
     if record.has_floor:
         most = renyi.most_steps_at_floor(sample_rate, epsilon, delta)
-    advice = [f"an epsilon above {least:.4g}"]
+    # Four digits, on the side on which the advice holds.
+    advice = [f"an epsilon above {least * (1 + _PRINTED):.4g}"]
     if rate is not None and rate < sample_rate:
-        advice.append(f"a sampling rate below {rate:.4g} (a smaller batch or more records)")
+        below = rate * (1 - _PRINTED)
+        advice.append(f"a sampling rate below {below:.4g} (a smaller batch or more records)")
     if most:
         advice.append(f"at most {most} steps")
     return BudgetTooSmall(

@@ -10,7 +10,8 @@ With a = ε/μ − μ/2, b = ε/μ + μ/2 and b² − a² = 2ε, both terms shar
 
     δ(ε) = ½ e^{−a²/2} (erfcx(a/√2) − erfcx(b/√2)),
 
-which keeps its digits for any δ a float can hold.
+which for a ≥ 0 keeps its digits at any δ that a float can hold. For a < 0 it loses some where ε is
+tiny beside μ, far from any budget.
 """
 
 from __future__ import annotations

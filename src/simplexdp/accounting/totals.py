@@ -19,6 +19,10 @@ HIDDEN = (
     "hidden participation is assumed where only draws are covered: the null record and every "
     "unsampled record emit a dummy draw, and the batches stay secret"
 )
+SAMPLED = (
+    "where Gaussian noise is added to Poisson batches (DP-SGD, features that are trained), the "
+    "batches must stay secret, and the rounding of floating-point noise is not accounted for"
+)
 VISIBLE = (
     "where participation is visible, the null record is sampled as any other and then emits a "
     "dummy draw; if its draw were missing instead, nothing would be bounded"
@@ -121,6 +125,8 @@ def caveats(
     ]
     if any(event.get("participation", "hidden") == "hidden" for event in draws):
         found.append(HIDDEN)
+    if any(event["type"] == "sampled-gaussian" for event in events):
+        found.append(SAMPLED)
     if any(event.get("participation") == "visible" for event in draws):
         found.append(VISIBLE)
     if draws:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,11 @@ def _provenance(record: Record, found: Found) -> tuple[str, ...]:
         f"{record.original} results",
     )
     return (*sentences, found.form.note) if found.form.note else sentences
+
+
+def _for_statements(sentence: str) -> str:
+    """A sentence on provenance without the checksums that are not public."""
+    return re.sub(r" \(sha256 (\w+)\)", lambda m: m[0] if m[1] in KNOWN_COPIES else "", sentence)
 
 
 def _check_splits(record: Record, splits: dict[str, Split], verified: bool) -> None:
@@ -179,13 +185,15 @@ def load_named(
     record = record_of(name)
     found = acquire(record, data_dir, allow_unverified)
     splits = cache.open_splits(found)
+    own = {} if found.verified else found.manifest["files"]
     return Dataset(
         name=name,
         train=splits["train"],
         test=splits["test"],
         validation=splits.get("validation"),
         class_names=record.class_names,
-        provenance=found.provenance,
+        provenance=tuple(_for_statements(sentence) for sentence in found.provenance),
+        checksums={name: sha for name, sha in own.items() if sha not in KNOWN_COPIES},
     )
 
 

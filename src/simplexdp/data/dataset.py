@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +43,9 @@ class Dataset:
     """A data set with its splits, and what a statement has to say about it.
 
     `provenance` holds sentences on where the files came from; `computed_from_data` names
-    whatever the preprocessing read from the private inputs themselves.
+    whatever the preprocessing read from the private inputs themselves.  `checksums` are of files
+    that nobody else is known to have, for the run's own record and not for a statement: a checksum
+    of private records tells them from all others.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Dataset:
     class_names: tuple[str, ...]
     provenance: tuple[str, ...] = field(default=())
     computed_from_data: tuple[str, ...] = field(default=())
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:

@@ -22,6 +22,7 @@ DIGEST = "digest"
 OF_THE_OCCASION = (  # not of the result
     *(DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "versions", "processes"),
 )
+ALSO_FROM_RUN = (runs.CHECKSUMS, runs.EARLIER_MACHINES)
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -75,7 +76,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         "provenance": list(statement["notes"]),
         "processes": folder.processes(),
         "machine": machine,
-        **{k: configuration[k] for k in (runs.EARLIER_MACHINES,) if k in configuration},
+        **{k: configuration[k] for k in ALSO_FROM_RUN if k in configuration},
         "versions": versions,
     }
 

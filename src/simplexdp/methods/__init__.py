@@ -166,7 +166,7 @@ def _train(
                 "class_names": list(dataset.class_names),
             },
         )
-        folder.save_outcome(summary(settings, outcome, folder))
+        folder.save_outcome(summary(settings, outcome, folder), dataset.checksums)
         folder.save_statement(outcome.statement)
         folder.forget_seed()
     return outcome

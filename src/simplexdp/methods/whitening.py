@@ -83,7 +83,8 @@ def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats
     """The mean of rows of norm ≤ RAW_ROW_BOUND from their sum; shrunk where noise dominates."""
     sigma = RAW_ROW_BOUND / mu
     noisy = release(total, sigma / ROW_UNIT, bits) * (ROW_UNIT / records)
-    # Positive-part James–Stein: never worse than the plain mean in squared error.
+    # Positive-part James–Stein with d in the place of d − 2: less squared error than the plain
+    # mean has from four columns on; with one or two it can be more.
     excess = total.size * (sigma / records) ** 2
     size = float(noisy @ noisy)
     return np.asarray(noisy * (max(0.0, 1.0 - excess / size) if size > 0 else 0.0))
