@@ -74,6 +74,15 @@ class Group:
         return COVERS_NOTHING if run.get("epsilon") is None else COVERS_DRAWS
 
 
+@dataclass(frozen=True)
+class Results:
+    """The runs of a folder, read once for everything that is made from them."""
+
+    folder: Path
+    groups: list[Group]
+    left_out: tuple[str, ...]
+
+
 def groups(found: Sequence[Record]) -> list[Group]:
     """Records by configuration and by whether the data were the original."""
     by_cell: dict[tuple[str, str, str | None], list[Record]] = {}
@@ -384,7 +393,7 @@ def cost(results: Path) -> list[dict[str, Any]]:
     return found if of_other_version(content, path) is None else []
 
 
-def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
+def load(results: Path) -> Results:
     """The groups of this version's records, and what was left out."""
     if not results.is_dir():
         raise ValueError(f"there is no results folder {results}; name it with --results")
@@ -395,7 +404,7 @@ def load(results: Path) -> tuple[list[Group], tuple[str, ...]]:
         for path in sorted(measured)
         if path.exists() and (said := of_other_version(files.read_json(path), path))
     ]
-    return groups(loaded.records), (*loaded.left_out, *other)
+    return Results(results, groups(loaded.records), (*loaded.left_out, *other))
 
 
 def provenance(record: Record) -> str | None:

@@ -18,7 +18,7 @@ from .. import files
 from ..experiments import computed, grid, identity, recipes
 from ..experiments.table import Column, Table, Value, to_markdown
 from . import gather
-from .gather import Group
+from .gather import Group, Results
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
 # What stands in the paper's column where it is not the same experiment.
@@ -46,20 +46,19 @@ def names() -> tuple[str, ...]:
     return (*grid.names(), "dermamnist-validation", *computed.names(), *BUILT)
 
 
-def make(name: str, results: Path) -> Table:
+def make(name: str, found: Results) -> Table:
     """The table of this name."""
     if name not in names():
         raise ValueError(f"no table {name!r}; use one of {', '.join(names())}")
     if name in computed.names():
         return computed.compute(name)
     if name in BUILT:
-        return BUILT[name](results)
-    found, _ = gather.load(results)
+        return BUILT[name](found)
     if name == "dermamnist-validation":
-        return accuracy("dermamnist", found, "validation")
+        return accuracy("dermamnist", found.groups, "validation")
     if name in grid.ACCURACY_TABLES:
-        return accuracy(name, found)
-    return study(name, found)
+        return accuracy(name, found.groups)
+    return study(name, found.groups)
 
 
 def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
@@ -122,13 +121,12 @@ def study(name: str, found: Sequence[Group]) -> Table:
     return Table(name, experiment.title, columns, tuple(rows), notes)
 
 
-def readme(results: Path) -> Table:
+def readme(found: Results) -> Table:
     """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's."""
-    found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
     in_rows: list[Group] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
-        for group in found:
+        for group in found.groups:
             settings = group.settings
             if group.experiment in gather.STUDIES or settings.data != name:
                 continue
@@ -158,11 +156,11 @@ def readme(results: Path) -> Table:
         Column("published", "paper, %"),
         Column("covers", "ε covers"),
     )
-    notes = (PAPERS_OWN_RATE, *_lost(gather.classes(results, in_rows)), *_copies(in_rows))
+    notes = (PAPERS_OWN_RATE, *_lost(gather.classes(found.folder, in_rows)), *_copies(in_rows))
     return Table("readme", "Test accuracy", columns, tuple(rows), notes)
 
 
-def covers(results: Path) -> Table:
+def covers(found: Results) -> Table:
     """What each method's figure covers."""
     rows: tuple[dict[str, Value], ...] = (
         {"m": "Dirichlet (Algorithm 1)", "f": "Theorem 1; exact Rényi; PLD; visible participation",
@@ -179,11 +177,10 @@ def covers(results: Path) -> Table:
     )
 
 
-def classes(results: Path) -> Table:
+def classes(found: Results) -> Table:
     """The recall of the class that a network finds least, and the classes it never predicts."""
-    found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
-    for row in gather.classes(results, found):
+    for row in gather.classes(found.folder, found.groups):
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
         by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
         rows.append(
@@ -229,7 +226,7 @@ def _lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{said} Which they are: docs/results.md."] if lost else []
 
 
-def cost(results: Path) -> Table:
+def cost(found: Results) -> Table:
     """Seconds of a step by method and network."""
     rows: list[dict[str, Value]] = [
         {
@@ -240,7 +237,7 @@ def cost(results: Path) -> Table:
                 name: _ratio(row, name) for name in ("dirichlet_over_plain", "dpsgd_over_dirichlet")
             },
         }
-        for row in gather.cost(results)
+        for row in gather.cost(found.folder)
     ]
     paper = recipes.published()["cost"]
     seconds = paper["resnet18_cifar10_epoch_seconds"]
@@ -269,16 +266,16 @@ def _ratio(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:.4g}{spread}"
 
 
-def peers(results: Path) -> Table:
+def peers(found: Results) -> Table:
     """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
-    path = results / "certified" / "peers.json"
-    found = gather.measured(path, "data") if path.exists() else {}
+    path = found.folder / "certified" / "peers.json"
+    by_data = gather.measured(path, "data") if path.exists() else {}
     rows: list[dict[str, Value]] = []
     notes = [
         "diffprivlib's figure is pure ε (δ = 0), which is more than (ε, 1e-5) and needs more "
         "noise; on digits it has the best of three C by test accuracy."
     ]
-    for name, one in found.items():
+    for name, one in by_data.items():
         for budget in one["budgets"]:
             row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
             for method in ("certified", "diffprivlib"):
@@ -310,10 +307,9 @@ def peers(results: Path) -> Table:
     return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
 
 
-def collapse(results: Path) -> Table:
+def collapse(found: Results) -> Table:
     """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
-    found, _ = gather.load(results)
-    figure = gather.learning_rates(found)
+    figure = gather.learning_rates(found.groups)
     points = [
         (rate * curve["kappa"], curve["alpha"], rate, accuracy)
         for curve in figure["ours"]
@@ -333,11 +329,10 @@ def collapse(results: Path) -> Table:
     return Table("collapse", title, columns, tuple(rows), tuple(figure["notes"]))
 
 
-def accountants(results: Path) -> Table:
+def accountants(found: Results) -> Table:
     """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
-    found, _ = gather.load(results)
     wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
-    cells = {identity.cell(group.settings): group for group in found}
+    cells = {identity.cell(group.settings): group for group in found.groups}
     asked = [(c.settings, cells.get(identity.cell(c.settings))) for c in wanted]
     pairs = [(settings, group) for settings, group in asked if group is not None]
     budgets = [s.epsilon for s, _ in pairs if s.accountant != "theorem1"]
@@ -373,7 +368,7 @@ def _late(group: Group) -> str | None:
     return f"{statistics.fmean(late):.2f} ({min(late):.2f} to {max(late):.2f})"
 
 
-BUILT: dict[str, Callable[[Path], Table]] = {
+BUILT: dict[str, Callable[[Results], Table]] = {
     "readme": readme,
     "covers": covers,
     "classes": classes,
@@ -396,12 +391,12 @@ def percent(mean: float, std: float | None, runs: int | None) -> str:
     return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
 
 
-def refreshed(text: str, results: Path) -> str:
+def refreshed(text: str, found: Results) -> str:
     """A page with every marked table made anew."""
 
     def fill(match: re.Match[str]) -> str:
-        found = make(match["name"], results)
-        body = to_markdown(found) if found.rows else NOTHING_YET
+        table = make(match["name"], found)
+        body = to_markdown(table) if table.rows else NOTHING_YET
         return f"{match[1]}\n{body}\n\n{match[3]}"
 
     return MARKED.sub(fill, text)
@@ -409,10 +404,11 @@ def refreshed(text: str, results: Path) -> str:
 
 def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
     """Rewrite the pages whose tables are not those of the results; says which."""
+    found = gather.load(results)
     changed = []
     for page in pages:
         before = page.read_text(encoding="utf-8")
-        after = refreshed(before, results)
+        after = refreshed(before, found)
         if after != before:
             files.write_atomically(page, after.encode())
             changed.append(page)
