@@ -19,11 +19,6 @@ from ..settings import Settings
 from ..statement import rounded_up
 
 Record = Mapping[str, Any]
-# Runs of these vary something else than method and budget; they have figures of their own.
-STUDIES = (
-    *("learning-rate", "sampling-rate", "adam", "svhn-part"),
-    *("cifar10-learning-rate", "cifar10-sampling-rate", "cifar10-adam"),
-)
 PAPERS_RATES = "cifar10-learning-rate"  # where it was run, nothing stands in its place
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
@@ -56,6 +51,10 @@ class Group:
         """The method whose row it stands in: a recipe without privacy is the recipe's ε = ∞."""
         no_privacy = self.settings.method == "plain" and _recipe(self.settings) is not None
         return "dirichlet" if no_privacy else self.settings.method
+
+    @property
+    def of_study(self) -> bool:
+        return self.experiment in grid.studies()
 
     def accuracies(self, split: str = "test") -> list[float]:
         name = "accuracy" if split == "test" else "validation_accuracy"
@@ -106,7 +105,7 @@ def groups(found: Sequence[Record]) -> list[Group]:
     labels = Counter((g.settings.data, g.label, g.epsilon) for g in made)
     made = [
         dataclasses.replace(g, apart=f", run {g.runs[0]['key']}")
-        if labels[g.settings.data, g.label, g.epsilon] > 1 and g.experiment not in STUDIES
+        if labels[g.settings.data, g.label, g.epsilon] > 1 and not g.of_study
         else g
         for g in made
     ]
@@ -146,7 +145,7 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
 def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Accuracy against ε: ours and the paper's, one series a row of the tables."""
     series: list[dict[str, Any]] = []
-    compared = [g for g in found if g.experiment not in STUDIES]
+    compared = [g for g in found if not g.of_study]
     for name in dict.fromkeys([*grid.ACCURACY_TABLES, *(g.settings.data for g in compared)]):
         own = [g for g in compared if g.settings.data == name]
         for split in ("test", "validation"):
@@ -241,7 +240,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Every configuration with accuracy, time and what its figure covers."""
     rows = []
     for group in found:
-        if group.experiment in STUDIES:
+        if group.of_study:
             continue
         mean, std = mean_and_spread(group.accuracies())
         rows.append(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import computed
+from ..experiments import computed, grid
 from ..experiments.table import Column, Table
 from ..runs import version
 from . import gather, tables
@@ -47,7 +47,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
     found = gather.load(results)
     audits = gather.audits(results)
-    with_runs = [g.settings.data for g in found.groups if g.experiment not in gather.STUDIES]
+    with_runs = [g.settings.data for g in found.groups if not g.of_study]
     return {
         "version": version(),
         "runs": sum(len(group.runs) for group in found.groups),
@@ -94,7 +94,7 @@ def _tables(found: gather.Results) -> list[Table]:
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
         title = "ε by five accountants at the paper's r"
         made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
-    made += [tables.study(name, found.groups) for name in gather.STUDIES if "learning" not in name]
+    made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
     made += [tables.peers(found), tables.cost(found)]
     return [table for table in made if table.rows]
 

@@ -21,14 +21,6 @@ from . import gather
 from .gather import Group, Results
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
-# What stands in the paper's column where it is not the same experiment.
-HEADS = {
-    "learning-rate": "the paper, CIFAR10",
-    "sampling-rate": "the paper, CIFAR10, lr 0.1",
-    "adam": "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)",
-    "cifar10-sampling-rate": "the paper, lr 0.1",
-    "certified": "best DP-SGD in the paper within the budget",
-}
 LATE = 5  # evaluations, where a run has four times as many
 PAPERS_OWN_RATE = (
     "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
@@ -115,7 +107,7 @@ def study(name: str, found: Sequence[Group]) -> Table:
         Column("row", "row"),
         Column("column", "point"),
         Column("ours", "ours"),
-        Column("published", HEADS.get(name, "the paper")),
+        Column("published", experiment.head),
     )
     notes = (*experiment.notes, *_copies([group for _, group in pairs]))
     return Table(name, experiment.title, columns, tuple(rows), notes)
@@ -128,7 +120,7 @@ def readme(found: Results) -> Table:
     for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found.groups:
             settings = group.settings
-            if group.experiment in gather.STUDIES or settings.data != name:
+            if group.of_study or settings.data != name:
                 continue
             budget = math.inf if settings.method == "plain" else settings.epsilon
             if budget not in (1.0, math.inf):
