@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ..settings import Settings
 from . import identity, recipes
+from .labels import DATA_TITLES, epsilon_label, row_label
 
 Published = tuple[float, float | None]  # percent: mean, and standard deviation where printed
 
@@ -77,51 +78,6 @@ def home(settings: Settings) -> str | None:
     return found or (settings.data if settings.data in ACCURACY_TABLES else None)
 
 
-def epsilon_label(epsilon: float) -> str:
-    """The head of a column of an accuracy table."""
-    return "ε = ∞" if epsilon == float("inf") else f"ε = {epsilon:g}"
-
-
-def row_label(settings: Settings, usual: Settings) -> str:
-    """A method with what sets it apart from the recipe that is usual for it."""
-    names = {"dirichlet": "Dirichlet", "plain": "Dirichlet", "dpsgd": "DP-SGD"}
-    parts = [names.get(settings.method, settings.method), settings.model or "default model"]
-    parts.append("lr auto" if settings.lr is None else f"lr {settings.lr:g}")
-    return ", ".join([*parts, *apart(settings, usual)])
-
-
-def apart(settings: Settings, usual: Settings) -> list[str]:
-    """What sets a run apart from others of its method, network and learning rate."""
-    parts = []
-    if settings.optimizer != usual.optimizer:
-        parts.append(settings.optimizer)
-    if settings.accountant != "theorem1":
-        parts.append(f"accountant {settings.accountant}")
-    if settings.norm != usual.norm:
-        parts.append({"none": "no norm"}.get(settings.norm, f"{settings.norm} norm"))
-    if settings.batch_size != usual.batch_size:
-        parts.append(f"batch size {settings.batch_size}")
-    if settings.epochs is not None:
-        parts.append(f"{settings.epochs:g} epochs")
-    elif settings.steps != usual.steps:
-        of_usual = "" if usual.steps is None else f" of {usual.steps}"
-        parts.append(f"{settings.steps}{of_usual} steps")
-    for name in ("alpha", "delta", "estimator", "augment", "options"):
-        value = getattr(settings, name)
-        if value != getattr(usual, name):
-            parts.append(f"{name} {_shown(value)}")
-    return parts
-
-
-def _shown(value: Any) -> str:
-    """A setting's value in a label."""
-    if isinstance(value, Mapping):
-        return " ".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
-    if isinstance(value, tuple):
-        return "+".join(value) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _table_cell(name: str, epsilon: float | None, **given: Any) -> Cell:
     """A cell of an accuracy table; no epsilon means training without privacy."""
     usual = recipes.settings(name)
@@ -146,13 +102,6 @@ ACCURACY_TABLES: dict[str, tuple[str, ...]] = {
     "dermamnist": ("dermamnist", "dpsgd-dermamnist"),
     "svhn": ("svhn", "dpsgd-svhn"),
 }
-_TITLES = {
-    "cifar10": "CIFAR10: test accuracy by budget",
-    "mnist": "MNIST: test accuracy by budget",
-    "fashion-mnist": "FashionMNIST: test accuracy by budget",
-    "dermamnist": "DermaMNIST: test and validation accuracy by budget",
-    "svhn": "SVHN: test accuracy by budget",
-}
 
 
 def _accuracy_table(name: str) -> Experiment:
@@ -169,7 +118,9 @@ def _accuracy_table(name: str) -> Experiment:
         cells += [dataclasses.replace(cell, published=None) for cell in weighted]
     cells += [_table_cell(b, epsilon) for b in baselines for epsilon in recipes.recipe(b).epsilons]
     notes = tuple(note for r in (main, *baselines) if (note := recipes.recipe(r).note))
-    return Experiment(name, _TITLES[name], tuple(cells), notes)
+    splits = "test and validation" if name == "dermamnist" else "test"
+    title = f"{DATA_TITLES[name]}: {splits} accuracy by budget"
+    return Experiment(name, title, tuple(cells), notes)
 
 
 def _svhn_part() -> Experiment:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import accounting, files, mechanism, methods
-from ..experiments import grid, identity, recipes, records
+from ..experiments import grid, identity, labels, recipes, records
 from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..runs import version
 from ..settings import Settings
@@ -24,13 +24,6 @@ PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
 COVERS_WEIGHTS = "the released weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
-TITLES = {
-    "dirichlet": "Dirichlet (Algorithm 1)",
-    "dpsgd": "DP-SGD",
-    "certified": "certified linear",
-    "gaussian-features": "Gaussian features",
-    "plain": "plain",
-}
 
 
 @dataclass(frozen=True)
@@ -102,10 +95,10 @@ def groups(found: Sequence[Record]) -> list[Group]:
             raise ValueError(
                 f"{group.label} in {group.experiment} has one seed twice; delete one of {keys}"
             )
-    labels = Counter((g.settings.data, g.label, g.epsilon) for g in made)
+    alike = Counter((g.settings.data, g.label, g.epsilon) for g in made)
     made = [
         dataclasses.replace(g, apart=f", run {g.runs[0]['key']}")
-        if labels[g.settings.data, g.label, g.epsilon] > 1 and not g.of_study
+        if alike[g.settings.data, g.label, g.epsilon] > 1 and not g.of_study
         else g
         for g in made
     ]
@@ -118,13 +111,14 @@ def label(settings: Settings, record: Record) -> str:
     of_copy = [] if copy is None else [copy.split(", ")[0]]
     recipe = _recipe(settings)
     if recipe is not None:
-        return ", ".join([grid.row_label(settings, recipe), *of_copy])
+        return ", ".join([labels.row_label(settings, recipe), *of_copy])
     # A feature map's name goes on with its version, which the record has.
     network = str(record.get("model"))
     name = network.partition("-")[0] if methods.on_features(settings) else network
     rate = [] if settings.lr is None else [f"lr {settings.lr:g}"]
-    apart = grid.apart(settings, Settings(data=settings.data, method=settings.method))
-    return ", ".join([TITLES.get(settings.method, settings.method), name, *rate, *apart, *of_copy])
+    title = labels.METHOD_TITLES.get(settings.method, settings.method)
+    apart = labels.apart(settings, Settings(data=settings.data, method=settings.method))
+    return ", ".join([title, name, *rate, *apart, *of_copy])
 
 
 def _recipe(settings: Settings) -> Settings | None:
@@ -194,7 +188,7 @@ def _published_series(name: str) -> Iterable[dict[str, Any]]:
             "split": split,
             "source": "published",
             "method": method,
-            "label": f"{TITLES[method]}, {model}, {cited or 'the paper'}",
+            "label": f"{labels.METHOD_TITLES[method]}, {model}, {cited or 'the paper'}",
             "points": points,
         }
 
@@ -328,7 +322,7 @@ def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         for name, bound in row["bounds"].items():
             if bound["delta"] not in (None, row["delta"]):
-                method = TITLES.get(row["method"], row["method"])
+                method = labels.METHOD_TITLES.get(row["method"], row["method"])
                 which = f"{row['data']}, {method}, {name.replace('_', ' ')}"
                 found.setdefault(rounded_up(bound["delta"], 3), []).append(which)
     return " ".join(

@@ -14,20 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import computed, grid
+from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
 from . import gather, tables
 
-TITLES = {
-    **gather.TITLES,
-    "cifar10": "CIFAR10",
-    "mnist": "MNIST",
-    "fashion-mnist": "FashionMNIST",
-    "dermamnist": "DermaMNIST",
-    "svhn": "SVHN",
-    "digits": "digits",
-}
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
     "visible-pld rest on a dominance that this project proves for α ≥ ½, not yet peer reviewed. "
@@ -51,8 +42,8 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     return {
         "version": version(),
         "runs": sum(len(group.runs) for group in found.groups),
-        "titles": TITLES,
-        "methods_known": list(gather.TITLES),
+        "titles": {**labels.METHOD_TITLES, **labels.DATA_TITLES},
+        "methods_known": list(labels.METHOD_TITLES),
         "first_data": "fashion-mnist"
         if "fashion-mnist" in with_runs
         else (with_runs or ["cifar10"])[0],

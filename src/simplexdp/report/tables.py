@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import computed, grid, identity, recipes
+from ..experiments import computed, grid, identity, labels, recipes
 from ..experiments.table import Column, Table, Value, to_markdown
 from . import gather
 from .gather import Group, Results
@@ -58,12 +58,12 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     series = [s for s in gather.accuracy_series(found) if s["data"] == name and s["split"] == split]
     budgets = sorted({_size(p["epsilon"]) for s in series for p in s["points"]})
     columns = [Column("row", "method"), Column("source", "source")]
-    columns += [Column(grid.epsilon_label(e), grid.epsilon_label(e)) for e in budgets]
+    columns += [Column(labels.epsilon_label(e), labels.epsilon_label(e)) for e in budgets]
     rows = []
     for one in sorted(series, key=lambda s: s["source"]):
         row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
         for point in one["points"]:
-            row[grid.epsilon_label(_size(point["epsilon"]))] = percent(
+            row[labels.epsilon_label(_size(point["epsilon"]))] = percent(
                 point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
             )
         rows.append(row)
@@ -134,7 +134,7 @@ def readme(found: Results) -> Table:
                 {
                     "data": name,
                     "row": group.label,
-                    "epsilon": grid.epsilon_label(budget),
+                    "epsilon": labels.epsilon_label(budget),
                     "ours": percent(mean, std, len(group.runs)),
                     "published": None if paper is None else percent(*paper, None),
                     "covers": group.covers,
