@@ -1,4 +1,4 @@
-"""Tables from results: grouping, notes, markers, and the committed pages against the results."""
+"""Tables from results: grouping, labels and notes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ import pytest
 
 from simplexdp.experiments import grid, records
 from simplexdp.experiments.table import to_latex, to_markdown
-from simplexdp.report import gather, page, tables
+from simplexdp.report import gather, tables
 from simplexdp.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 JPEG = "JPEG copy, not MedMNIST's own file: dermamnist.npz (sha256 abc); results on it are not"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-
-
-@pytest.fixture(scope="module")
-def committed():
-    return gather.load(ROOT / "results")
 
 
 def made(name, results):
@@ -96,23 +90,6 @@ def test_runs_that_read_alike_are_told_apart(make_record):
     assert len({row["row"] for row in ours}) == 2
 
 
-@pytest.mark.parametrize(
-    ("place", "content"),
-    [
-        ("audit/digits.json", "[]"),
-        ("benchmarks/classes.json", "{}"),
-        ("benchmarks/cost.json", "[]"),
-        ("accounting/paper_table.json", "{}"),
-        ("certified/peers.json", "[]"),
-    ],
-)
-def test_a_file_of_another_kind_is_named(results, place, content):
-    (results / place).parent.mkdir(exist_ok=True)
-    (results / place).write_text(content)
-    with pytest.raises(ValueError, match=f"{place}.*make it again"):
-        page.gathered(results)
-
-
 def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
     (row,) = made("classes", results).rows
     assert row == {
@@ -131,13 +108,6 @@ def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
     (results / "benchmarks/classes.json").unlink()
     assert not made("classes", results).rows
     assert not [n for n in made("readme", results).notes if "lost classes" in n]
-
-
-def test_a_claim_at_another_delta_is_said(results):
-    rows = gather.audits(results)
-    said = "At δ = 3.71e-05, claim and bound: digits, certified linear, canary."  # rounded up
-    assert gather.other_deltas(rows) == said
-    assert gather.other_deltas([r for r in rows if r["method"] != "certified"]) == ""
 
 
 def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(results, make_record):
@@ -286,21 +256,3 @@ def test_an_unknown_table_lists_those_there_are(results):
         made("nine", results)
     with pytest.raises(ValueError, match="there is no results folder"):
         gather.load(results / "nowhere")
-
-
-def test_refresh_fills_between_the_markers_and_nothing_else(results, tmp_path):
-    page = tmp_path / "page.md"
-    text = "before\n<!-- table:covers -->\nold\n<!-- /table -->\nafter <!-- table:x\n"
-    page.write_text(text)
-    assert tables.refresh([page], results) == [page]
-    new = page.read_text()
-    assert new.startswith("before\n<!-- table:covers -->\n\n| method |")
-    assert new.endswith("<!-- /table -->\nafter <!-- table:x\n")
-    assert "| DP-SGD | PRV (Opacus) | – | yes |" in new
-    assert tables.refresh([page], results) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_committed_tables_are_those_of_the_results(page, committed):
-    text = page.read_text(encoding="utf-8")
-    assert tables.refreshed(text, committed) == text, f"run: simplexdp report --refresh {page}"

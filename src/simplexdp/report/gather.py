@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import accounting, files, mechanism, methods
+from .. import mechanism, methods
 from ..experiments import grid, identity, labels, recipes, records
 from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
-from ..runs import version
 from ..settings import Settings
-from ..statement import rounded_up
+from . import measured
 
 Record = Mapping[str, Any]
 PAPERS_RATES = "cifar10-learning-rate"  # where it was run, nothing stands in its place
@@ -103,6 +102,11 @@ def groups(found: Sequence[Record]) -> list[Group]:
         for g in made
     ]
     return sorted(made, key=lambda g: (g.experiment, g.label, g.settings.epsilon))
+
+
+def keys(found: Iterable[Group]) -> set[str]:
+    """The runs of these groups."""
+    return {run["key"] for group in found for run in group.runs}
 
 
 def label(settings: Settings, record: Record) -> str:
@@ -254,150 +258,13 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
     return rows
 
 
-def audits(results: Path) -> list[dict[str, Any]]:
-    """What the attacks found beside the claims, where audits were run.
-
-    A bound is held against the claim for its own neighbouring relation: two inputs in each
-    other's place may differ by more than an input and none.
-    """
-    tables: list[dict[str, Any]] = []
-    single: list[dict[str, Any]] = []
-    for path in sorted((results / "audit").glob("*.json")):
-        content = files.read_json(path)
-        if isinstance(content, dict) and of_other_version(content, path) is None:
-            (tables if "rows" in content else single).extend(content.get("audits", [content]))
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for content in tables:
-        for row in content["rows"]:
-            attacks = {n: f for n, f in row.items() if isinstance(f, dict) and "epsilon_lower" in f}
-            if attacks:
-                rows[content["data"], row["method"]] = {
-                    "data": content["data"],
-                    "method": row["method"],
-                    "claimed": row.get("claimed_epsilon"),
-                    "delta": content.get("delta"),
-                    "covers_weights": row.get("covers_weights"),
-                    "confidence": content.get("confidence"),
-                    "bounds": {
-                        name: _bound(found, row.get("claimed_epsilon"))
-                        for name, found in attacks.items()
-                        if found["epsilon_lower"] is not None
-                    },
-                    "auc": row.get("membership", {}).get("auc"),
-                }
-    for found in single:  # one attack alone, beside those of the table where there is one
-        if found.get("epsilon_lower") is None:
-            continue
-        claimed = found.get("claim", {}).get("epsilon")
-        new = {
-            "data": found["data"],
-            "method": found["method"],
-            "claimed": claimed,
-            "delta": found.get("claim", {}).get("delta"),
-            "covers_weights": found["covers_weights"],
-            "confidence": found["confidence"],
-            "bounds": {},
-            "auc": None,
-        }
-        row = rows.setdefault((found["data"], found["method"]), new)
-        name = found["attack"].replace("-", "_")
-        in_out = "_in_out" if str(found.get("relation")).startswith("in or out") else ""
-        if row["confidence"] == found["confidence"]:
-            row["bounds"].setdefault(name + in_out, _bound(found, claimed))
-    return list(rows.values())
-
-
-def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
-    return {
-        "lower": found["epsilon_lower"],
-        "claim": found.get("claim", {}).get("epsilon", claimed),
-        "delta": found.get("claim", {}).get("delta"),
-        "relation": found.get("relation"),
-    }
-
-
-def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the audits' claims are at another δ than the method's own, in a sentence."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        for name, bound in row["bounds"].items():
-            if bound["delta"] not in (None, row["delta"]):
-                method = labels.METHOD_TITLES.get(row["method"], row["method"])
-                which = f"{row['data']}, {method}, {name.replace('_', ' ')}"
-                found.setdefault(rounded_up(bound["delta"], 3), []).append(which)
-    return " ".join(
-        f"At δ = {delta}, claim and bound: {'; '.join(which)}." for delta, which in found.items()
-    )
-
-
-def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
-    """Why a measurement is left out: it does not say that this version of the package made it."""
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is not a file of measurements; delete it and make it again")
-    made_by = content.get("version")
-    if made_by == version():
-        return None
-    return (
-        f"{path}: {'without a version' if made_by is None else f'of version {made_by}'}, left out"
-    )
-
-
-def accountants(results: Path) -> list[dict[str, Any]]:
-    """ε at the paper's r by every accountant, where the table was made."""
-    path = results / "accounting" / "paper_table.json"
-    if not path.exists():
-        return []
-    rows = measured(path, "rows")
-    return [
-        {
-            "data": row["data"],
-            "epsilon": row["epsilon"],
-            "r": row["r"],
-            **{name: row["epsilon_at_r"].get(name) for name in accounting.ACCOUNTANTS},
-        }
-        for row in rows
-    ]
-
-
-def measured(path: Path, name: str) -> Any:
-    """One entry of a file of measurements, or an error that names the file."""
-    content = files.read_json(path)
-    if not isinstance(content, dict) or name not in content:
-        raise ValueError(f"{path} has no {name!r}; delete it and make it again")
-    return content[name]
-
-
-def classes(results: Path, found: Sequence[Group]) -> list[dict[str, Any]]:
-    """Which classes the networks of these runs find, where that was measured."""
-    path = results / "benchmarks" / "classes.json"
-    if not path.exists():
-        return []
-    keys = {run["key"] for group in found for run in group.runs}
-    return [row for row in measured(path, "rows") if row["key"] in keys]
-
-
-def cost(results: Path) -> list[dict[str, Any]]:
-    """Seconds of a step, where they were measured."""
-    path = results / "benchmarks" / "cost.json"
-    if not path.exists():
-        return []
-    content = files.read_json(path)
-    found: list[dict[str, Any]] = content.get("networks", [])
-    return found if of_other_version(content, path) is None else []
-
-
 def load(results: Path) -> Results:
     """The groups of this version's records, and what was left out."""
     if not results.is_dir():
         raise ValueError(f"there is no results folder {results}; name it with --results")
     loaded = records.load(results)
-    measured = [*(results / "audit").glob("*.json"), results / "benchmarks" / "cost.json"]
-    other = [
-        said
-        for path in sorted(measured)
-        if path.exists() and (said := of_other_version(files.read_json(path), path))
-    ]
-    return Results(results, groups(loaded.records), (*loaded.left_out, *other))
+    left_out = (*loaded.left_out, *measured.left_out(results))
+    return Results(results, groups(loaded.records), left_out)
 
 
 def provenance(record: Record) -> str | None:

@@ -17,7 +17,7 @@ from .. import files
 from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
-from . import gather, tables
+from . import gather, measured, tables
 
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
@@ -37,7 +37,7 @@ def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, A
 def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
     found = gather.load(results)
-    audits = gather.audits(results)
+    audits = measured.audits(results)
     with_runs = [g.settings.data for g in found.groups if not g.of_study]
     return {
         "version": version(),
@@ -53,7 +53,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
         "classes": _shown(tables.classes(found)),
         "covers": tables.covers(found).to_json(),
         "audits": audits,
-        "other_deltas": gather.other_deltas(audits),
+        "other_deltas": measured.other_deltas(audits),
         "pictures": _pictures(results, pictures),
         "asymptotics": [dict(row) for row in computed.compute("asymptotics").rows],
         "tables": [_shown(table) for table in _tables(found)],
@@ -79,7 +79,7 @@ def render(content: Mapping[str, Any]) -> str:
 
 def _tables(found: gather.Results) -> list[Table]:
     made = [computed.compute(name) for name in computed.names()]
-    rows = gather.accountants(found.folder)
+    rows = measured.accountants(found.folder)
     if rows:
         first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])

@@ -1,26 +1,18 @@
-"""Which tables stand in the guide?  Each is made from the results, and put between its markers.
-
-A page says `<!-- table:NAME -->` and `<!-- /table -->`; `refresh` puts the table of that name
-between them, and a test compares what is committed with what the results give.
-"""
+"""Which tables can be made from the results?  Those of the guide, of the page and for papers."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from .. import files
 from ..experiments import computed, grid, identity, labels, recipes
-from ..experiments.table import Column, Table, Value, to_markdown
-from . import gather
+from ..experiments.table import Column, Table, Value
+from . import gather, measured
 from .gather import Group, Results
 
-MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
 LATE = 5  # evaluations, where a run has four times as many
 PAPERS_OWN_RATE = (
     "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
@@ -30,7 +22,6 @@ HIDES = (
     "Accuracy hides lost classes. Least recall: that of the class found least often on the test "
     "set; never predicted: classes that the network gives to no record of it."
 )
-NOTHING_YET = "No results yet."
 
 
 def names() -> tuple[str, ...]:
@@ -148,7 +139,11 @@ def readme(found: Results) -> Table:
         Column("published", "paper, %"),
         Column("covers", "ε covers"),
     )
-    notes = (PAPERS_OWN_RATE, *_lost(gather.classes(found.folder, in_rows)), *_copies(in_rows))
+    notes = (
+        PAPERS_OWN_RATE,
+        *_lost(measured.classes(found.folder, gather.keys(in_rows))),
+        *_copies(in_rows),
+    )
     return Table("readme", "Test accuracy", columns, tuple(rows), notes)
 
 
@@ -172,7 +167,7 @@ def covers(found: Results) -> Table:
 def classes(found: Results) -> Table:
     """The recall of the class that a network finds least, and the classes it never predicts."""
     rows: list[dict[str, Value]] = []
-    for row in gather.classes(found.folder, found.groups):
+    for row in measured.classes(found.folder, gather.keys(found.groups)):
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
         by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
         rows.append(
@@ -229,7 +224,7 @@ def cost(found: Results) -> Table:
                 name: _ratio(row, name) for name in ("dirichlet_over_plain", "dpsgd_over_dirichlet")
             },
         }
-        for row in gather.cost(found.folder)
+        for row in measured.cost(found.folder)
     ]
     paper = recipes.published()["cost"]
     seconds = paper["resnet18_cifar10_epoch_seconds"]
@@ -261,7 +256,7 @@ def _ratio(row: Mapping[str, Any], name: str) -> str:
 def peers(found: Results) -> Table:
     """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
     path = found.folder / "certified" / "peers.json"
-    by_data = gather.measured(path, "data") if path.exists() else {}
+    by_data = measured.entry(path, "data") if path.exists() else {}
     rows: list[dict[str, Value]] = []
     notes = [
         "diffprivlib's figure is pure ε (δ = 0), which is more than (ε, 1e-5) and needs more "
@@ -381,30 +376,6 @@ def percent(mean: float, std: float | None, runs: int | None) -> str:
     """A mean with its spread, and the number of runs where it is not obvious."""
     text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
     return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
-
-
-def refreshed(text: str, found: Results) -> str:
-    """A page with every marked table made anew."""
-
-    def fill(match: re.Match[str]) -> str:
-        table = make(match["name"], found)
-        body = to_markdown(table) if table.rows else NOTHING_YET
-        return f"{match[1]}\n{body}\n\n{match[3]}"
-
-    return MARKED.sub(fill, text)
-
-
-def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
-    """Rewrite the pages whose tables are not those of the results; says which."""
-    found = gather.load(results)
-    changed = []
-    for page in pages:
-        before = page.read_text(encoding="utf-8")
-        after = refreshed(before, found)
-        if after != before:
-            files.write_atomically(page, after.encode())
-            changed.append(page)
-    return changed
 
 
 def _fills(group: Group, cell: grid.Cell) -> bool:
