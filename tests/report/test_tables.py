@@ -129,8 +129,8 @@ def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(resul
 def test_what_covers_the_draws_is_what_the_readme_says(results):
     text = (ROOT / "README.md").read_text("utf-8")
     (line,) = [one for one in text.splitlines() if "| `gaussian-features` |" in one]
-    (row,) = [r for r in made("covers", results).rows if r["m"] == "Gaussian features"]
-    assert line.split(" | ")[-2:] == [str(row["d"]), f"{row['w']} |"]
+    (row,) = [r for r in made("covers", results).rows if r["method"] == "Gaussian features"]
+    assert line.split(" | ")[-2:] == [str(row["draws"]), f"{row['weights']} |"]
 
 
 def test_one_seed_twice_is_refused(make_record):

@@ -38,7 +38,8 @@ class Experiment:
     title: str
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
-    records: int | None = None  # where a run on a training set of another size would be another
+    # The size of training set that the experiment is defined on; None: any.
+    records: int | None = None
     study: bool = False  # it varies more than method and budget: not for an accuracy table
     head: str = "the paper"  # of the column with what the paper prints
 

@@ -18,7 +18,7 @@ from ..settings import Settings
 from . import measured
 
 Record = Mapping[str, Any]
-PAPERS_RATES = "cifar10-learning-rate"  # where it was run, nothing stands in its place
+PAPERS_RATES = "cifar10-learning-rate"  # if this study has runs, it is shown and not its stand-in
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
 COVERS_WEIGHTS = "the released weights"
@@ -32,7 +32,7 @@ class Group:
     settings: Settings
     experiment: str
     runs: tuple[Record, ...]
-    apart: str = ""  # where another group would have the same label
+    apart: str = ""  # what tells two groups of one label apart
 
     @property
     def label(self) -> str:

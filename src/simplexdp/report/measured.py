@@ -106,7 +106,7 @@ def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
     )
 
 
-def accountants(results: Path) -> list[dict[str, Any]]:
+def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
     """ε at the paper's r by every accountant, where the table was made."""
     path = results / "accounting" / "paper_table.json"
     if not path.exists():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
+from ..accounting import ACCOUNTANTS
 from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
@@ -79,12 +80,12 @@ def render(content: Mapping[str, Any]) -> str:
 
 def _tables(found: gather.Results) -> list[Table]:
     made = [computed.compute(name) for name in computed.names()]
-    rows = measured.accountants(found.folder)
+    rows = measured.epsilon_at_published_r(found.folder)
     if rows:
         first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
-        title = "ε by five accountants at the paper's r"
-        made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
+        title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
+        made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
     made += [tables.peers(found), tables.cost(found)]
     return [table for table in made if table.rows]

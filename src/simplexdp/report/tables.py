@@ -13,7 +13,7 @@ from ..experiments.table import Column, Table, Value
 from . import gather, measured
 from .gather import Group, Results
 
-LATE = 5  # evaluations, where a run has four times as many
+LATE = 5  # so many last evaluations, of runs with at least four times as many
 PAPERS_OWN_RATE = (
     "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
     "weights, also where our row says otherwise."
@@ -150,18 +150,29 @@ def readme(found: Results) -> Table:
 def covers(found: Results) -> Table:
     """What each method's figure covers."""
     rows: tuple[dict[str, Value], ...] = (
-        {"m": "Dirichlet (Algorithm 1)", "f": "Theorem 1; exact Rényi; PLD; visible participation",
-         "d": "only under assumptions that Algorithm 1 breaks", "w": "no"},
-        {"m": "DP-SGD", "f": "PRV (Opacus)", "d": "–", "w": "yes"},
-        {"m": "certified linear", "f": "Gaussian, exact", "d": "–", "w": "yes"},
-        {"m": "Gaussian features", "f": "Gaussian", "d": "yes, with fixed features",
-         "w": "yes, with fixed features"},
-        {"m": "plain", "f": "none", "d": "–", "w": "no"},
-    )  # fmt: skip
-    columns = (Column("m", "method"), Column("f", "figure"), Column("d", "covers the draws"))
-    return Table(
-        "covers", "What a figure covers", (*columns, Column("w", "covers the weights")), rows
+        {
+            "method": "Dirichlet (Algorithm 1)",
+            "figure": "Theorem 1; exact Rényi; PLD; visible participation",
+            "draws": "only under assumptions that Algorithm 1 breaks",
+            "weights": "no",
+        },
+        {"method": "DP-SGD", "figure": "PRV (Opacus)", "draws": "–", "weights": "yes"},
+        {"method": "certified linear", "figure": "Gaussian, exact", "draws": "–", "weights": "yes"},
+        {
+            "method": "Gaussian features",
+            "figure": "Gaussian",
+            "draws": "yes, with fixed features",
+            "weights": "yes, with fixed features",
+        },
+        {"method": "plain", "figure": "none", "draws": "–", "weights": "no"},
     )
+    columns = (
+        Column("method", "method"),
+        Column("figure", "figure"),
+        Column("draws", "covers the draws"),
+        Column("weights", "covers the weights"),
+    )
+    return Table("covers", "What a figure covers", columns, rows)
 
 
 def classes(found: Results) -> Table:
