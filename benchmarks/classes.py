@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from simplexdp import data, files, models, runs, training
 from simplexdp.experiments import identity, records
-from simplexdp.report import tables
+from simplexdp.report.refresh import refresh
 from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 
@@ -109,7 +109,7 @@ def main() -> None:
     )
     machine = {**runs.machine(), "version": runs.version()}
     files.write_json(OUT, {"machine": machine, "rows": rows})
-    tables.refresh([PAGE], RESULTS)
+    refresh([PAGE], RESULTS)
 
 
 if __name__ == "__main__":

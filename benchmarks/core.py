@@ -9,14 +9,13 @@ at 10^5 against 10^9 records.  Seconds are this machine's; the ratios are what t
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy import special
+from accounting import ALPHA, DELTA, plain_theorem1
 from torch.nn import functional
 
 from simplexdp import accounting, files, mechanism, runs, sampling
@@ -44,27 +43,12 @@ def side_by_side(
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
-def theorem1_by_loops(r: float, q: float, steps: int, delta: float, alpha: float) -> float:
-    """Theorem 1 as one would first write it: loops over orders and terms."""
-    best = math.inf
-    order = 2
-    while order < 1 + alpha / r:
-        total = (1 - q) ** (order - 1) * (q * order - q + 1)
-        for j in range(2, order + 1):
-            cost = j * r * r * special.polygamma(1, alpha - (j - 1) * r)
-            term = math.comb(order, j) * (1 - q) ** (order - j) * q**j
-            total += (1 if j == 2 else 3) * term * math.exp(min(700.0, (j - 1) * cost))
-        tail = math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
-        best = min(best, steps / (order - 1) * math.log(total) + tail)
-        order += 1
-    return best
-
-
-def calibrate_by_loops(epsilon: float, q: float, steps: int, delta: float, alpha: float) -> float:
-    low, high = 1e-3, alpha
+def calibrate_by_loops(epsilon: float, q: float, steps: int) -> float:
+    """Bisection with the double loop, until r is known to 1e-6."""
+    low, high = 1e-3, ALPHA
     while high - low > 1e-6:
         middle = (low + high) / 2
-        if theorem1_by_loops(middle, q, steps, delta, alpha) <= epsilon:
+        if plain_theorem1(middle, q, steps) <= epsilon:
             low = middle
         else:
             high = middle
@@ -72,16 +56,16 @@ def calibrate_by_loops(epsilon: float, q: float, steps: int, delta: float, alpha
 
 
 def calibration() -> dict[str, float]:
-    schedule = {"delta": 1e-5, "alpha": 3.0, "sample_rate": 0.005, "steps": 20_000}
+    schedule = {"delta": DELTA, "alpha": ALPHA, "sample_rate": 0.005, "steps": 20_000}
     seconds = side_by_side(
         {
             "simplexdp": lambda: accounting.calibrate("theorem1", epsilon=1.0, **schedule),
-            "double_loop": lambda: calibrate_by_loops(1.0, 0.005, 20_000, 1e-5, 3.0),
+            "double_loop": lambda: calibrate_by_loops(1.0, 0.005, 20_000),
         },
         rounds=5,
     )
     ours = accounting.calibrate("theorem1", epsilon=1.0, **schedule).r
-    theirs = calibrate_by_loops(1.0, 0.005, 20_000, 1e-5, 3.0)
+    theirs = calibrate_by_loops(1.0, 0.005, 20_000)
     return {
         "simplexdp_seconds": seconds["simplexdp"],
         "double_loop_seconds": seconds["double_loop"],

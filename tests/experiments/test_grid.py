@@ -116,6 +116,12 @@ def test_the_papers_own_studies_are_there_for_those_who_can_run_them():
     assert {c.settings.alpha for c in runs["learning-rate"]} >= {0.1, 3.0, 10.0}
 
 
+def test_studies_are_kept_out_of_the_accuracy_tables():
+    found = (*STUDIES, "svhn-part", *(f"cifar10-{name}" for name in STUDIES))
+    assert grid.studies() == found  # in the order in which the page shows them
+    assert not set(found) & set(grid.ACCURACY_TABLES)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_point_of_a_study_can_be_calibrated_for_its_own_steps(name):
     """Independent of the run: the cost of the calibrated r, at the cell's own schedule."""

@@ -8,7 +8,7 @@ from simplexdp.report import figures, gather
 def test_a_data_set_with_runs_without_privacy_alone(results):
     plain = [
         {**one, "points": [p for p in one["points"] if p["epsilon"] is None]}
-        for one in gather.accuracy_series(gather.load(results)[0])
+        for one in gather.accuracy_series(gather.load(results).groups)
     ]
     (axes,) = figures._accuracy([one for one in plain if one["points"]], "test").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["∞"]
@@ -21,8 +21,8 @@ def test_every_figure_and_table_is_written(results, tmp_path):
         assert f"{stem}.svg" in names
     assert {"asymptotics.svg", "r-star.tex", "r-star.md", "fashion-mnist-test.tex"} <= names
     assert "accuracy-dermamnist-validation.svg" in names  # what the page draws is here too
-    series = [s for s in gather.accuracy_series(gather.load(results)[0]) if s["split"] == "test"]
-    fashion = [s for s in series if s["data"] == "fashion-mnist"]
+    series = gather.accuracy_series(gather.load(results).groups)
+    fashion = [s for s in series if (s["data"], s["split"]) == ("fashion-mnist", "test")]
     (axes,) = figures._accuracy(fashion, "test").axes
     drawn = {round(float(y), 2) for line in axes.lines for y in line.get_ydata()}
     assert {81.02, 86.35, 91.13, 91.69, 93.13, 77.37, 86.10} <= drawn  # typed from the paper

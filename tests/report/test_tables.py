@@ -1,4 +1,4 @@
-"""Tables from results: grouping, notes, markers, and the committed pages against the results."""
+"""Tables from results: grouping, labels and notes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import pytest
 
 from simplexdp.experiments import grid, records
 from simplexdp.experiments.table import to_latex, to_markdown
-from simplexdp.report import gather, page, tables
+from simplexdp.report import gather, tables
 from simplexdp.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 JPEG = "JPEG copy, not MedMNIST's own file: dermamnist.npz (sha256 abc); results on it are not"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def made(name, results):
+    return tables.make(name, gather.load(results))
 
 
 def row_of(table, row, source):
@@ -24,7 +27,7 @@ def row_of(table, row, source):
 
 
 def test_an_accuracy_table_has_ours_over_the_paper_s(results):
-    table = tables.make("fashion-mnist", results)
+    table = made("fashion-mnist", results)
     heads = [c.head for c in table.columns]
     assert heads == ["method", "source", "ε = 0.5", "ε = 1", "ε = 2", "ε = 2.7", "ε = 4", "ε = ∞"]
     ours = row_of(table, "Dirichlet, inception, lr auto", "ours")
@@ -39,16 +42,16 @@ def test_an_accuracy_table_has_ours_over_the_paper_s(results):
 
 
 def test_training_without_privacy_is_the_last_column_of_its_row(results):
-    ours = row_of(tables.make("fashion-mnist", results), "Dirichlet, inception, lr 0.1", "ours")
+    ours = row_of(made("fashion-mnist", results), "Dirichlet, inception, lr 0.1", "ours")
     assert ours["ε = ∞"] == "89.00"
 
 
 def test_a_copy_of_the_data_is_said(results):
-    table = tables.make("dermamnist", results)
+    table = made("dermamnist", results)
     assert row_of(table, "Dirichlet, resnet9, lr auto, JPEG copy", "ours")["ε = 1"] == "74.00"
     assert any("993 validation images" in note for note in table.notes)
     assert "Our runs used this data: JPEG copy, not MedMNIST's own file." in table.notes
-    validation = tables.make("dermamnist-validation", results)
+    validation = made("dermamnist-validation", results)
     ours = row_of(validation, "Dirichlet, resnet9, lr auto, JPEG copy", "ours")
     assert ours["ε = 1"] == "75.00"
     paper = row_of(validation, "Dirichlet (Algorithm 1), resnet9, the paper", "published")
@@ -87,25 +90,8 @@ def test_runs_that_read_alike_are_told_apart(make_record):
     assert len({row["row"] for row in ours}) == 2
 
 
-@pytest.mark.parametrize(
-    ("place", "content"),
-    [
-        ("audit/digits.json", "[]"),
-        ("benchmarks/classes.json", "{}"),
-        ("benchmarks/cost.json", "[]"),
-        ("accounting/paper_table.json", "{}"),
-        ("certified/peers.json", "[]"),
-    ],
-)
-def test_a_file_of_another_kind_is_named(results, place, content):
-    (results / place).parent.mkdir(exist_ok=True)
-    (results / place).write_text(content)
-    with pytest.raises(ValueError, match=f"{place}.*make it again"):
-        page.gathered(results)
-
-
 def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
-    (row,) = tables.make("classes", results).rows
+    (row,) = made("classes", results).rows
     assert row == {
         "data": "dermamnist",
         "epsilon": "1",
@@ -117,18 +103,11 @@ def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
         "never": "melanoma, nevi",
     }
     assert tables.rate_of({"lr": 0.05, "class_weights": True}) == "0.05, class weights"
-    (note,) = [n for n in tables.make("readme", results).notes if "lost classes" in n]
+    (note,) = [n for n in made("readme", results).notes if "lost classes" in n]
     assert "Never predicted: 2 of 3 classes of dermamnist by a network at 74.00 %." in note
     (results / "benchmarks/classes.json").unlink()
-    assert not tables.make("classes", results).rows
-    assert not [n for n in tables.make("readme", results).notes if "lost classes" in n]
-
-
-def test_a_claim_at_another_delta_is_said(results):
-    rows = gather.audits(results)
-    said = "At δ = 3.71e-05, claim and bound: digits, certified linear, canary."  # rounded up
-    assert gather.other_deltas(rows) == said
-    assert gather.other_deltas([r for r in rows if r["method"] != "certified"]) == ""
+    assert not made("classes", results).rows
+    assert not [n for n in made("readme", results).notes if "lost classes" in n]
 
 
 def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(results, make_record):
@@ -150,8 +129,8 @@ def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(resul
 def test_what_covers_the_draws_is_what_the_readme_says(results):
     text = (ROOT / "README.md").read_text("utf-8")
     (line,) = [one for one in text.splitlines() if "| `gaussian-features` |" in one]
-    (row,) = [r for r in tables.make("covers", results).rows if r["m"] == "Gaussian features"]
-    assert line.split(" | ")[-2:] == [str(row["d"]), f"{row['w']} |"]
+    (row,) = [r for r in made("covers", results).rows if r["method"] == "Gaussian features"]
+    assert line.split(" | ")[-2:] == [str(row["draws"]), f"{row['weights']} |"]
 
 
 def test_one_seed_twice_is_refused(make_record):
@@ -162,7 +141,7 @@ def test_one_seed_twice_is_refused(make_record):
 
 
 def test_accountants_stand_side_by_side_at_the_budgets_that_several_were_run_at(results):
-    rows = tables.make("accountants", results).rows
+    rows = made("accountants", results).rows
     assert [(row["epsilon"], row["accountant"]) for row in rows] == [
         ("0.5", "theorem1"),
         ("0.5", "pld"),
@@ -177,7 +156,7 @@ def test_accountants_stand_side_by_side_at_the_budgets_that_several_were_run_at(
 
 
 def test_learning_rates_are_sorted_by_their_effect(results):
-    rows = tables.make("collapse", results).rows
+    rows = made("collapse", results).rows
     assert len(rows) == 60
     assert [r["effective"] for r in rows] == sorted(r["effective"] for r in rows)
     three = next(r for r in rows if r["alpha"] == 3.0)
@@ -187,7 +166,7 @@ def test_learning_rates_are_sorted_by_their_effect(results):
 
 
 def test_a_study_stands_beside_what_it_stands_for(results):
-    table = tables.make("sampling-rate", results)
+    table = made("sampling-rate", results)
     assert len(table.rows) == 3
     assert table.rows[0] == {
         "row": "lr auto",
@@ -205,7 +184,7 @@ def test_shorter_runs_are_labelled_as_such(results, make_record):
     cell = grid.experiment("svhn-part").cells[0]
     short = dataclasses.replace(cell.settings, steps=300)
     records.write(make_record(short, "svhn-part", 0.25), results)
-    (row,) = tables.make("svhn-part", results).rows
+    (row,) = made("svhn-part", results).rows
     assert row["row"] == "Dirichlet, lr auto, 300 of 2930 steps"
 
 
@@ -236,9 +215,9 @@ def test_runs_outside_the_recipes_are_told_apart(results, make_record):
     ]
     for changed, _ in changes:
         settings = dataclasses.replace(usual, **changed)
-        made = make_record(settings, "fashion-mnist", 0.8) | {"model": "tanh-cnn"}
-        records.write(made, results)
-    rows = [row["row"] for row in tables.make("fashion-mnist", results).rows]
+        record = make_record(settings, "fashion-mnist", 0.8) | {"model": "tanh-cnn"}
+        records.write(record, results)
+    rows = [row["row"] for row in made("fashion-mnist", results).rows]
     for _, said in changes:
         assert rows.count(f"Dirichlet (Algorithm 1), tanh-cnn, {said}") == 1
 
@@ -247,7 +226,7 @@ def test_two_runs_in_one_cell_are_told_apart(results, make_record):
     settings = grid.experiment("fashion-mnist").cells[0].settings
     other = dataclasses.replace(settings, data_options={"test_fraction": 0.5})
     records.write(make_record(other, "fashion-mnist", 0.9), results)
-    rows = tables.make("fashion-mnist", results).rows
+    rows = made("fashion-mnist", results).rows
     there = [
         row["row"] for row in rows if row["row"].startswith("Dirichlet, inception, lr auto, run")
     ]
@@ -257,13 +236,13 @@ def test_two_runs_in_one_cell_are_told_apart(results, make_record):
 def test_training_without_privacy_has_no_budget(results, make_record):
     for cell in grid.experiment("digits").cells:
         records.write(make_record(cell.settings, "digits", 0.9), results)
-    found = {row["row"]: row["column"] for row in tables.make("digits", results).rows}
+    found = {row["row"]: row["column"] for row in made("digits", results).rows}
     assert (found["plain"], found["dirichlet"]) == ("ε = ∞", "ε = 1")
 
 
 @pytest.mark.parametrize("name", tables.names())
 def test_every_table_can_be_written(name, results):
-    table = tables.make(name, results)
+    table = made(name, results)
     for row in to_markdown(table).split("\n\n")[0].splitlines():
         assert row.count(" | ") == len(table.columns) - 1
     latex = to_latex(table)
@@ -274,26 +253,6 @@ def test_every_table_can_be_written(name, results):
 
 def test_an_unknown_table_lists_those_there_are(results):
     with pytest.raises(ValueError, match=r"no table 'nine'; use one of cifar10"):
-        tables.make("nine", results)
+        made("nine", results)
     with pytest.raises(ValueError, match="there is no results folder"):
-        tables.make("mnist", results / "nowhere")
-
-
-def test_refresh_fills_between_the_markers_and_nothing_else(results, tmp_path):
-    page = tmp_path / "page.md"
-    text = "before\n<!-- table:covers -->\nold\n<!-- /table -->\nafter <!-- table:x\n"
-    page.write_text(text)
-    assert tables.refresh([page], results) == [page]
-    new = page.read_text()
-    assert new.startswith("before\n<!-- table:covers -->\n\n| method |")
-    assert new.endswith("<!-- /table -->\nafter <!-- table:x\n")
-    assert "| DP-SGD | PRV (Opacus) | – | yes |" in new
-    assert tables.refresh([page], results) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_committed_tables_are_those_of_the_results(page):
-    text = page.read_text(encoding="utf-8")
-    assert tables.refreshed(text, ROOT / "results") == text, (
-        f"run: simplexdp report --refresh {page}"
-    )
+        gather.load(results / "nowhere")

@@ -92,10 +92,10 @@ def report(
     """The results as one self-contained page with plots."""
     from .. import report as pages
     from ..report import figures as drawings
-    from ..report import tables
+    from ..report import refresh as guide
 
     written = pages.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
-    written["refreshed"] = [str(p) for p in tables.refresh(refresh, results)] if refresh else []
+    written["refreshed"] = [str(p) for p in guide.refresh(refresh, results)] if refresh else []
     lines = [f"{written['page']} from {written['runs']} runs", *written["left_out"]]
     emit(written, as_json, "\n".join([*lines, *written["figures"], *written["refreshed"]]))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ..settings import Settings
 from . import identity, recipes
+from .labels import DATA_TITLES, epsilon_label, row_label
 
 Published = tuple[float, float | None]  # percent: mean, and standard deviation where printed
 
@@ -37,7 +38,10 @@ class Experiment:
     title: str
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
-    records: int | None = None  # where a run on a training set of another size would be another
+    # The size of training set that the experiment is defined on; None: any.
+    records: int | None = None
+    study: bool = False  # it varies more than method and budget: not for an accuracy table
+    head: str = "the paper"  # of the column with what the paper prints
 
 
 # The studies that the paper makes with CIFAR10 and ResNet-18, at a size that a CPU can do.
@@ -64,55 +68,15 @@ def experiment(name: str) -> Experiment:
     return _experiments()[name]
 
 
+def studies() -> tuple[str, ...]:
+    """The experiments that vary more than method and budget, in the order of the page."""
+    return tuple(e.name for e in _experiments().values() if e.study)
+
+
 def home(settings: Settings) -> str | None:
     """The experiment that a run belongs to, or None: the one that asks for it, or its data's."""
     found = _homes().get(identity.cell(settings))
     return found or (settings.data if settings.data in ACCURACY_TABLES else None)
-
-
-def epsilon_label(epsilon: float) -> str:
-    """The head of a column of an accuracy table."""
-    return "ε = ∞" if epsilon == float("inf") else f"ε = {epsilon:g}"
-
-
-def row_label(settings: Settings, usual: Settings) -> str:
-    """A method with what sets it apart from the recipe that is usual for it."""
-    names = {"dirichlet": "Dirichlet", "plain": "Dirichlet", "dpsgd": "DP-SGD"}
-    parts = [names.get(settings.method, settings.method), settings.model or "default model"]
-    parts.append("lr auto" if settings.lr is None else f"lr {settings.lr:g}")
-    return ", ".join([*parts, *apart(settings, usual)])
-
-
-def apart(settings: Settings, usual: Settings) -> list[str]:
-    """What sets a run apart from others of its method, network and learning rate."""
-    parts = []
-    if settings.optimizer != usual.optimizer:
-        parts.append(settings.optimizer)
-    if settings.accountant != "theorem1":
-        parts.append(f"accountant {settings.accountant}")
-    if settings.norm != usual.norm:
-        parts.append({"none": "no norm"}.get(settings.norm, f"{settings.norm} norm"))
-    if settings.batch_size != usual.batch_size:
-        parts.append(f"batch size {settings.batch_size}")
-    if settings.epochs is not None:
-        parts.append(f"{settings.epochs:g} epochs")
-    elif settings.steps != usual.steps:
-        of_usual = "" if usual.steps is None else f" of {usual.steps}"
-        parts.append(f"{settings.steps}{of_usual} steps")
-    for name in ("alpha", "delta", "estimator", "augment", "options"):
-        value = getattr(settings, name)
-        if value != getattr(usual, name):
-            parts.append(f"{name} {_shown(value)}")
-    return parts
-
-
-def _shown(value: Any) -> str:
-    """A setting's value in a label."""
-    if isinstance(value, Mapping):
-        return " ".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
-    if isinstance(value, tuple):
-        return "+".join(value) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _table_cell(name: str, epsilon: float | None, **given: Any) -> Cell:
@@ -139,13 +103,6 @@ ACCURACY_TABLES: dict[str, tuple[str, ...]] = {
     "dermamnist": ("dermamnist", "dpsgd-dermamnist"),
     "svhn": ("svhn", "dpsgd-svhn"),
 }
-_TITLES = {
-    "cifar10": "CIFAR10: test accuracy by budget",
-    "mnist": "MNIST: test accuracy by budget",
-    "fashion-mnist": "FashionMNIST: test accuracy by budget",
-    "dermamnist": "DermaMNIST: test and validation accuracy by budget",
-    "svhn": "SVHN: test accuracy by budget",
-}
 
 
 def _accuracy_table(name: str) -> Experiment:
@@ -162,7 +119,9 @@ def _accuracy_table(name: str) -> Experiment:
         cells += [dataclasses.replace(cell, published=None) for cell in weighted]
     cells += [_table_cell(b, epsilon) for b in baselines for epsilon in recipes.recipe(b).epsilons]
     notes = tuple(note for r in (main, *baselines) if (note := recipes.recipe(r).note))
-    return Experiment(name, _TITLES[name], tuple(cells), notes)
+    splits = "test and validation" if name == "dermamnist" else "test"
+    title = f"{DATA_TITLES[name]}: {splits} accuracy by budget"
+    return Experiment(name, title, tuple(cells), notes)
 
 
 def _svhn_part() -> Experiment:
@@ -180,6 +139,7 @@ def _svhn_part() -> Experiment:
             "exercise of the recipe and not a result on SVHN.",
         ),
         records=SVHN_PART_RECORDS,
+        study=True,
     )
 
 
@@ -230,6 +190,8 @@ def _learning_rate(on: str | None = None) -> Experiment:
         "Accuracy over learning rate and over effective learning rate, nine α, ε = 1",
         tuple(cell for cells in rounds for cell in cells),
         IN_PLACE if on is None else (),
+        study=True,
+        head="the paper, CIFAR10" if on is None else "the paper",
     )
 
 
@@ -252,8 +214,14 @@ def _sampling_rate(on: str | None = None) -> Experiment:
         for lr in (None, recipes.recipe(study["recipe"]).lr)
         for point in study["points"]
     ]
-    name = _name("sampling-rate", on)
-    return Experiment(name, "Accuracy by sampling rate, ε = 4", tuple(cells), notes)
+    return Experiment(
+        _name("sampling-rate", on),
+        "Accuracy by sampling rate, ε = 4",
+        tuple(cells),
+        notes,
+        study=True,
+        head="the paper, CIFAR10, lr 0.1" if on is None else "the paper, lr 0.1",
+    )
 
 
 def _adam(on: str | None = None) -> Experiment:
@@ -286,9 +254,15 @@ def _adam(on: str | None = None) -> Experiment:
         for row, recipe, optimizer, lr in rows
         for epsilon in (*base.epsilons, None)
     ]
-    title = "Adam beside SGD by budget" if on is None else "Adam by budget"
-    notes = IN_PLACE if on is None else ()
-    return Experiment(_name("adam", on), title, tuple(cells), notes)
+    both = "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)"
+    return Experiment(
+        _name("adam", on),
+        "Adam beside SGD by budget" if on is None else "Adam by budget",
+        tuple(cells),
+        IN_PLACE if on is None else (),
+        study=True,
+        head=both if on is None else "the paper",
+    )
 
 
 def _digits() -> Experiment:
@@ -338,6 +312,7 @@ def _certified() -> Experiment:
             "smaller one: of its own training (FashionMNIST up to ε = 2), or one that it cites "
             "(the others).",
         ),
+        head="best DP-SGD in the paper within the budget",
     )
 
 
@@ -361,7 +336,7 @@ def _homes() -> dict[str, str]:
 @cache
 def _experiments() -> dict[str, Experiment]:
     tables = [_accuracy_table(name) for name in ACCURACY_TABLES]
-    studies = [_svhn_part(), _learning_rate(), _sampling_rate(), _adam()]
-    studies += [make("cifar10") for make in (_learning_rate, _sampling_rate, _adam)]
-    found = [*tables, *studies, _digits(), _certified()]
+    varied = [_learning_rate(), _sampling_rate(), _adam(), _svhn_part()]
+    varied += [make("cifar10") for make in (_learning_rate, _sampling_rate, _adam)]
+    found = [*tables, *varied, _digits(), _certified()]
     return {e.name: e for e in found}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,26 @@ def reproduce(
             results / "benchmarks", budget_minutes=budget_minutes, show_progress=show_progress
         )
         return {"name": name, "computed": True, "files": [str(path)]}
+    over = _over(device, threads, steps, evaluations, allow_unverified, data_dir)
+    work = local.work_of(
+        grid.experiment(name), seeds=seeds, epsilons=epsilons, only=only, over=over
+    )
+    # Ray hides the graphics cards from a task that does not ask for one.
+    gpus = 1 if device.startswith("cuda") else 0
+    sweep = partial(cluster.sweep, address=ray_address, gpus_each=gpus) if ray else local.sweep
+    deadline = None if budget_minutes is None else began + 60 * budget_minutes
+    return _make_missing(name, work, sweep, results, run_root, deadline, show_progress)
+
+
+def _over(
+    device: str,
+    threads: int | None,
+    steps: int | None,
+    evaluations: int | None,
+    allow_unverified: bool,
+    data_dir: Path | None,
+) -> dict[str, Any]:
+    """The settings that are put over those of every cell."""
     over: dict[str, Any] = {"device": device, "threads": threads}
     if steps is not None:
         over |= {"steps": steps, "epochs": None}
@@ -84,9 +105,19 @@ def reproduce(
     options: dict[str, Any] = {"allow_unverified": True} if allow_unverified else {}
     if data_dir is not None:
         options["data_dir"] = str(data_dir.resolve())  # a worker has another folder
-    over["data_options"] = options
-    experiment = grid.experiment(name)
-    work = local.work_of(experiment, seeds=seeds, epsilons=epsilons, only=only, over=over)
+    return {**over, "data_options": options}
+
+
+def _make_missing(
+    name: str,
+    work: Sequence[local.Work],
+    sweep: Callable[..., local.Swept],
+    results: Path,
+    run_root: Path,
+    deadline: float | None,
+    show_progress: bool,
+) -> dict[str, Any]:
+    """Make those of the runs that have no record yet, and say what was done."""
     loaded = records.load(results)
     for sentence in loaded.left_out:
         _say(sentence)
@@ -98,25 +129,15 @@ def reproduce(
         _say(
             f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
         )
-        deadline = None if budget_minutes is None else began + 60 * budget_minutes
-        seconds, untimed = local.paces(todo, run_root, deadline)
-        timed = f"about {estimate.total(seconds)} on one process of this machine"
-        if untimed:
-            timed += f", without {len(untimed)} of the runs, which could not be timed"
-        _say(f"{name}: {timed}")
-        backend: Any = cluster.sweep if ray else local.sweep
-        # Ray hides the graphics cards from a task that does not ask for one.
-        gpus = 1 if device.startswith("cuda") else 0
-        extra = {"address": ray_address, "gpus_each": gpus} if ray else {}
+        seconds = _timed(name, todo, run_root, deadline)
         try:
-            swept = backend(
+            swept = sweep(
                 todo,
                 results,
                 run_root,
                 seconds_each=seconds,
                 deadline=deadline,
                 show_progress=show_progress,
-                **extra,
             )
         except local.DiskFull as full:
             _say_failed(full.swept)
@@ -130,6 +151,18 @@ def reproduce(
         **swept.to_json(),
         "left_out": list(loaded.left_out),
     }
+
+
+def _timed(
+    name: str, todo: Sequence[local.Work], run_root: Path, deadline: float | None
+) -> list[float]:
+    """The seconds that each run needs, by a few of its steps; says the sum."""
+    seconds, untimed = local.paces(todo, run_root, deadline)
+    timed = f"about {estimate.total(seconds)} on one process of this machine"
+    if untimed:
+        timed += f", without {len(untimed)} of the runs, which could not be timed"
+    _say(f"{name}: {timed}")
+    return seconds
 
 
 def text_of(summary: dict[str, Any]) -> str:

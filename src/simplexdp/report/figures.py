@@ -31,21 +31,22 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "simplexdp"  # the same results, the same file
     folder.mkdir(parents=True, exist_ok=True)
-    found, _ = gather.load(results)
+    found = gather.load(results)
     paths: list[Path] = []
-    series = gather.accuracy_series(found)
+    series = gather.accuracy_series(found.groups)
     for name, split in dict.fromkeys((s["data"], s["split"]) for s in series):
         own = [s for s in series if (s["data"], s["split"]) == (name, split)]
         of_split = "" if split == "test" else f"-{split}"
         drawn = _accuracy(own, split)
         paths += _save(drawn, folder / f"accuracy-{name}{of_split}", endings)
+    rates = gather.learning_rates(found.groups)
     for source in ("ours", "published"):
-        curves = gather.learning_rates(found)[source]
+        curves = rates[source]
         if curves:
             paths += _save(_learning_rate(curves), folder / f"learning-rate-{source}", endings)
     paths += _save(_asymptotics(), folder / "asymptotics", endings)
     for name in tables.names():
-        made = tables.make(name, results)
+        made = tables.make(name, found)
         if made.rows:
             paths += save(made, folder)
     return paths

@@ -14,20 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import computed
+from ..accounting import ACCOUNTANTS
+from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
-from . import gather, tables
+from . import gather, measured, tables
 
-TITLES = {
-    **gather.TITLES,
-    "cifar10": "CIFAR10",
-    "mnist": "MNIST",
-    "fashion-mnist": "FashionMNIST",
-    "dermamnist": "DermaMNIST",
-    "svhn": "SVHN",
-    "digits": "digits",
-}
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
     "visible-pld rest on a dominance that this project proves for α ≥ ½, not yet peer reviewed. "
@@ -45,28 +37,28 @@ def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, A
 
 def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
-    found, left_out = gather.load(results)
-    audits = gather.audits(results)
-    with_runs = [g.settings.data for g in found if g.experiment not in gather.STUDIES]
+    found = gather.load(results)
+    audits = measured.audits(results)
+    with_runs = [g.settings.data for g in found.groups if not g.of_study]
     return {
         "version": version(),
-        "runs": sum(len(group.runs) for group in found),
-        "titles": TITLES,
-        "methods_known": list(gather.TITLES),
+        "runs": sum(len(group.runs) for group in found.groups),
+        "titles": {**labels.METHOD_TITLES, **labels.DATA_TITLES},
+        "methods_known": list(labels.METHOD_TITLES),
         "first_data": "fashion-mnist"
         if "fashion-mnist" in with_runs
         else (with_runs or ["cifar10"])[0],
-        "accuracy": gather.accuracy_series(found),
-        "learning_rate": gather.learning_rates(found),
-        "methods": gather.methods_side_by_side(found),
-        "classes": _shown(tables.classes(results)),
-        "covers": tables.covers(results).to_json(),
+        "accuracy": gather.accuracy_series(found.groups),
+        "learning_rate": gather.learning_rates(found.groups),
+        "methods": gather.methods_side_by_side(found.groups),
+        "classes": _shown(tables.classes(found)),
+        "covers": tables.covers(found).to_json(),
         "audits": audits,
-        "other_deltas": gather.other_deltas(audits),
+        "other_deltas": measured.other_deltas(audits),
         "pictures": _pictures(results, pictures),
         "asymptotics": [dict(row) for row in computed.compute("asymptotics").rows],
-        "tables": [_shown(table) for table in _tables(results, found)],
-        "left_out": list(left_out),
+        "tables": [_shown(table) for table in _tables(found)],
+        "left_out": list(found.left_out),
     }
 
 
@@ -86,16 +78,16 @@ def render(content: Mapping[str, Any]) -> str:
     return page
 
 
-def _tables(results: Path, found: list[gather.Group]) -> list[Table]:
+def _tables(found: gather.Results) -> list[Table]:
     made = [computed.compute(name) for name in computed.names()]
-    rows = gather.accountants(results)
+    rows = measured.epsilon_at_published_r(found.folder)
     if rows:
         first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
-        title = "ε by five accountants at the paper's r"
-        made.append(Table("accountants", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
-    made += [tables.study(name, found) for name in gather.STUDIES if "learning" not in name]
-    made += [tables.peers(results), tables.cost(results)]
+        title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
+        made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
+    made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
+    made += [tables.peers(found), tables.cost(found)]
     return [table for table in made if table.rows]
 
 

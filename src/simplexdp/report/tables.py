@@ -1,35 +1,19 @@
-"""Which tables stand in the guide?  Each is made from the results, and put between its markers.
-
-A page says `<!-- table:NAME -->` and `<!-- /table -->`; `refresh` puts the table of that name
-between them, and a test compares what is committed with what the results give.
-"""
+"""Which tables can be made from the results?  Those of the guide, of the page and for papers."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from .. import files
-from ..experiments import computed, grid, identity, recipes
-from ..experiments.table import Column, Table, Value, to_markdown
-from . import gather
-from .gather import Group
+from ..experiments import computed, grid, identity, labels, recipes
+from ..experiments.table import Column, Table, Value
+from . import gather, measured
+from .gather import Group, Results
 
-MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
-# What stands in the paper's column where it is not the same experiment.
-HEADS = {
-    "learning-rate": "the paper, CIFAR10",
-    "sampling-rate": "the paper, CIFAR10, lr 0.1",
-    "adam": "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)",
-    "cifar10-sampling-rate": "the paper, lr 0.1",
-    "certified": "best DP-SGD in the paper within the budget",
-}
-LATE = 5  # evaluations, where a run has four times as many
+LATE = 5  # so many last evaluations, of runs with at least four times as many
 PAPERS_OWN_RATE = (
     "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
     "weights, also where our row says otherwise."
@@ -38,7 +22,6 @@ HIDES = (
     "Accuracy hides lost classes. Least recall: that of the class found least often on the test "
     "set; never predicted: classes that the network gives to no record of it."
 )
-NOTHING_YET = "No results yet."
 
 
 def names() -> tuple[str, ...]:
@@ -46,20 +29,19 @@ def names() -> tuple[str, ...]:
     return (*grid.names(), "dermamnist-validation", *computed.names(), *BUILT)
 
 
-def make(name: str, results: Path) -> Table:
+def make(name: str, found: Results) -> Table:
     """The table of this name."""
     if name not in names():
         raise ValueError(f"no table {name!r}; use one of {', '.join(names())}")
     if name in computed.names():
         return computed.compute(name)
     if name in BUILT:
-        return BUILT[name](results)
-    found, _ = gather.load(results)
+        return BUILT[name](found)
     if name == "dermamnist-validation":
-        return accuracy("dermamnist", found, "validation")
+        return accuracy("dermamnist", found.groups, "validation")
     if name in grid.ACCURACY_TABLES:
-        return accuracy(name, found)
-    return study(name, found)
+        return accuracy(name, found.groups)
+    return study(name, found.groups)
 
 
 def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
@@ -67,12 +49,12 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     series = [s for s in gather.accuracy_series(found) if s["data"] == name and s["split"] == split]
     budgets = sorted({_size(p["epsilon"]) for s in series for p in s["points"]})
     columns = [Column("row", "method"), Column("source", "source")]
-    columns += [Column(grid.epsilon_label(e), grid.epsilon_label(e)) for e in budgets]
+    columns += [Column(labels.epsilon_label(e), labels.epsilon_label(e)) for e in budgets]
     rows = []
     for one in sorted(series, key=lambda s: s["source"]):
         row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
         for point in one["points"]:
-            row[grid.epsilon_label(_size(point["epsilon"]))] = percent(
+            row[labels.epsilon_label(_size(point["epsilon"]))] = percent(
                 point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
             )
         rows.append(row)
@@ -116,21 +98,20 @@ def study(name: str, found: Sequence[Group]) -> Table:
         Column("row", "row"),
         Column("column", "point"),
         Column("ours", "ours"),
-        Column("published", HEADS.get(name, "the paper")),
+        Column("published", experiment.head),
     )
     notes = (*experiment.notes, *_copies([group for _, group in pairs]))
     return Table(name, experiment.title, columns, tuple(rows), notes)
 
 
-def readme(results: Path) -> Table:
+def readme(found: Results) -> Table:
     """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's."""
-    found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
     in_rows: list[Group] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
-        for group in found:
+        for group in found.groups:
             settings = group.settings
-            if group.experiment in gather.STUDIES or settings.data != name:
+            if group.of_study or settings.data != name:
                 continue
             budget = math.inf if settings.method == "plain" else settings.epsilon
             if budget not in (1.0, math.inf):
@@ -144,7 +125,7 @@ def readme(results: Path) -> Table:
                 {
                     "data": name,
                     "row": group.label,
-                    "epsilon": grid.epsilon_label(budget),
+                    "epsilon": labels.epsilon_label(budget),
                     "ours": percent(mean, std, len(group.runs)),
                     "published": None if paper is None else percent(*paper, None),
                     "covers": group.covers,
@@ -158,32 +139,46 @@ def readme(results: Path) -> Table:
         Column("published", "paper, %"),
         Column("covers", "ε covers"),
     )
-    notes = (PAPERS_OWN_RATE, *_lost(gather.classes(results, in_rows)), *_copies(in_rows))
+    notes = (
+        PAPERS_OWN_RATE,
+        *_lost(measured.classes(found.folder, gather.keys(in_rows))),
+        *_copies(in_rows),
+    )
     return Table("readme", "Test accuracy", columns, tuple(rows), notes)
 
 
-def covers(results: Path) -> Table:
+def covers(found: Results) -> Table:
     """What each method's figure covers."""
     rows: tuple[dict[str, Value], ...] = (
-        {"m": "Dirichlet (Algorithm 1)", "f": "Theorem 1; exact Rényi; PLD; visible participation",
-         "d": "only under assumptions that Algorithm 1 breaks", "w": "no"},
-        {"m": "DP-SGD", "f": "PRV (Opacus)", "d": "–", "w": "yes"},
-        {"m": "certified linear", "f": "Gaussian, exact", "d": "–", "w": "yes"},
-        {"m": "Gaussian features", "f": "Gaussian", "d": "yes, with fixed features",
-         "w": "yes, with fixed features"},
-        {"m": "plain", "f": "none", "d": "–", "w": "no"},
-    )  # fmt: skip
-    columns = (Column("m", "method"), Column("f", "figure"), Column("d", "covers the draws"))
-    return Table(
-        "covers", "What a figure covers", (*columns, Column("w", "covers the weights")), rows
+        {
+            "method": "Dirichlet (Algorithm 1)",
+            "figure": "Theorem 1; exact Rényi; PLD; visible participation",
+            "draws": "only under assumptions that Algorithm 1 breaks",
+            "weights": "no",
+        },
+        {"method": "DP-SGD", "figure": "PRV (Opacus)", "draws": "–", "weights": "yes"},
+        {"method": "certified linear", "figure": "Gaussian, exact", "draws": "–", "weights": "yes"},
+        {
+            "method": "Gaussian features",
+            "figure": "Gaussian",
+            "draws": "yes, with fixed features",
+            "weights": "yes, with fixed features",
+        },
+        {"method": "plain", "figure": "none", "draws": "–", "weights": "no"},
     )
+    columns = (
+        Column("method", "method"),
+        Column("figure", "figure"),
+        Column("draws", "covers the draws"),
+        Column("weights", "covers the weights"),
+    )
+    return Table("covers", "What a figure covers", columns, rows)
 
 
-def classes(results: Path) -> Table:
+def classes(found: Results) -> Table:
     """The recall of the class that a network finds least, and the classes it never predicts."""
-    found, _ = gather.load(results)
     rows: list[dict[str, Value]] = []
-    for row in gather.classes(results, found):
+    for row in measured.classes(found.folder, gather.keys(found.groups)):
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
         by = "" if row["accountant"] == "theorem1" else f" ({row['accountant']})"
         rows.append(
@@ -229,7 +224,7 @@ def _lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{said} Which they are: docs/results.md."] if lost else []
 
 
-def cost(results: Path) -> Table:
+def cost(found: Results) -> Table:
     """Seconds of a step by method and network."""
     rows: list[dict[str, Value]] = [
         {
@@ -240,7 +235,7 @@ def cost(results: Path) -> Table:
                 name: _ratio(row, name) for name in ("dirichlet_over_plain", "dpsgd_over_dirichlet")
             },
         }
-        for row in gather.cost(results)
+        for row in measured.cost(found.folder)
     ]
     paper = recipes.published()["cost"]
     seconds = paper["resnet18_cifar10_epoch_seconds"]
@@ -269,16 +264,16 @@ def _ratio(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:.4g}{spread}"
 
 
-def peers(results: Path) -> Table:
+def peers(found: Results) -> Table:
     """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
-    path = results / "certified" / "peers.json"
-    found = gather.measured(path, "data") if path.exists() else {}
+    path = found.folder / "certified" / "peers.json"
+    by_data = measured.entry(path, "data") if path.exists() else {}
     rows: list[dict[str, Value]] = []
     notes = [
         "diffprivlib's figure is pure ε (δ = 0), which is more than (ε, 1e-5) and needs more "
         "noise; on digits it has the best of three C by test accuracy."
     ]
-    for name, one in found.items():
+    for name, one in by_data.items():
         for budget in one["budgets"]:
             row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
             for method in ("certified", "diffprivlib"):
@@ -310,10 +305,9 @@ def peers(results: Path) -> Table:
     return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
 
 
-def collapse(results: Path) -> Table:
+def collapse(found: Results) -> Table:
     """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
-    found, _ = gather.load(results)
-    figure = gather.learning_rates(found)
+    figure = gather.learning_rates(found.groups)
     points = [
         (rate * curve["kappa"], curve["alpha"], rate, accuracy)
         for curve in figure["ours"]
@@ -333,11 +327,10 @@ def collapse(results: Path) -> Table:
     return Table("collapse", title, columns, tuple(rows), tuple(figure["notes"]))
 
 
-def accountants(results: Path) -> Table:
+def accountants(found: Results) -> Table:
     """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
-    found, _ = gather.load(results)
     wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
-    cells = {identity.cell(group.settings): group for group in found}
+    cells = {identity.cell(group.settings): group for group in found.groups}
     asked = [(c.settings, cells.get(identity.cell(c.settings))) for c in wanted]
     pairs = [(settings, group) for settings, group in asked if group is not None]
     budgets = [s.epsilon for s, _ in pairs if s.accountant != "theorem1"]
@@ -373,7 +366,7 @@ def _late(group: Group) -> str | None:
     return f"{statistics.fmean(late):.2f} ({min(late):.2f} to {max(late):.2f})"
 
 
-BUILT: dict[str, Callable[[Path], Table]] = {
+BUILT: dict[str, Callable[[Results], Table]] = {
     "readme": readme,
     "covers": covers,
     "classes": classes,
@@ -394,29 +387,6 @@ def percent(mean: float, std: float | None, runs: int | None) -> str:
     """A mean with its spread, and the number of runs where it is not obvious."""
     text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
     return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
-
-
-def refreshed(text: str, results: Path) -> str:
-    """A page with every marked table made anew."""
-
-    def fill(match: re.Match[str]) -> str:
-        found = make(match["name"], results)
-        body = to_markdown(found) if found.rows else NOTHING_YET
-        return f"{match[1]}\n{body}\n\n{match[3]}"
-
-    return MARKED.sub(fill, text)
-
-
-def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
-    """Rewrite the pages whose tables are not those of the results; says which."""
-    changed = []
-    for page in pages:
-        before = page.read_text(encoding="utf-8")
-        after = refreshed(before, results)
-        if after != before:
-            files.write_atomically(page, after.encode())
-            changed.append(page)
-    return changed
 
 
 def _fills(group: Group, cell: grid.Cell) -> bool:

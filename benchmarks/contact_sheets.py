@@ -1,6 +1,6 @@
-"""What do the images look like? Contact sheets for the guide: a row of training images a class.
+"""What do the images look like?  Contact sheets for the guide: a row of training images a class.
 
-    python -m simplexdp.data.pictures FOLDER [--allow-unverified]
+    python benchmarks/contact_sheets.py FOLDER [--allow-unverified]
 
 writes one PNG for each set that is present, and says "not present" for the others.
 """
@@ -51,7 +51,7 @@ def write_sheet(dataset: Dataset, path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """One sheet a set, into a folder."""
-    parser = argparse.ArgumentParser(prog="simplexdp.data.pictures", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--allow-unverified", action="store_true")
     options = parser.parse_args(arguments)

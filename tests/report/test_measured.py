@@ -1,0 +1,31 @@
+"""Files of measurements: what is said of audits, and of a file that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from simplexdp.report import measured, page
+
+
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("audit/digits.json", "[]"),
+        ("benchmarks/classes.json", "{}"),
+        ("benchmarks/cost.json", "[]"),
+        ("accounting/paper_table.json", "{}"),
+        ("certified/peers.json", "[]"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(results, place, content):
+    (results / place).parent.mkdir(exist_ok=True)
+    (results / place).write_text(content)
+    with pytest.raises(ValueError, match=f"{place}.*make it again"):
+        page.gathered(results)
+
+
+def test_a_claim_at_another_delta_is_said(results):
+    rows = measured.audits(results)
+    said = "At δ = 3.71e-05, claim and bound: digits, certified linear, canary."  # rounded up
+    assert measured.other_deltas(rows) == said
+    assert measured.other_deltas([r for r in rows if r["method"] != "certified"]) == ""
