@@ -31,7 +31,6 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from simplexdp import data, features, runs
-from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.files import read_json, write_json
 from simplexdp.methods import (
     certified,
@@ -39,7 +38,6 @@ from simplexdp.methods import (
     exact_sums,
     fixed_features,
     linear,
-    linear_rule,
     noisy_gd,
 )
 
@@ -172,10 +170,7 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     """One training of the same linear model by either: steps, clip, rate and noise are equal."""
     epsilon, shape = 1.0, (rows.shape[1], 1)
     began = time.process_time()
-    rule = linear_rule.choose(
-        len(rows), calibrate_mu(epsilon, DELTA), shape, mean_share=0.0, moment_share=0.0
-    )
-    cost = linear.spending(epsilon, DELTA, rule)
+    rule, cost = linear.planned(len(rows), epsilon, DELTA, shape, mean_share=0.0, moment_share=0.0)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(0))
     ours = time.process_time() - began
     accuracy = certified.score(fitted, test, held)
@@ -230,8 +225,7 @@ def _certified(
 ) -> tuple[float, float]:
     began = time.process_time()
     shape = (rows.shape[1], 1)
-    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, DELTA), shape)
-    cost = linear.spending(epsilon, DELTA, rule)
+    rule, cost = linear.planned(len(rows), epsilon, DELTA, shape)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(seed))
     return certified.score(fitted, test, held), time.process_time() - began
 
