@@ -362,12 +362,8 @@ def test_a_short_run_with_every_option(tmp_path: Path) -> None:
         torch.testing.assert_close(a, b)
 
 
-class Stop(Exception):
-    """Stands in for a kill in the middle of a run."""
-
-
 def test_a_run_with_averaged_weights_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blobs: data.Dataset
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blobs: data.Dataset, killed: Any
 ) -> None:
     settings = Settings(
         data="blobs", method="dpsgd", model="logistic", epsilon=8.0, batch_size=30, steps=9, seed=1,
@@ -375,17 +371,8 @@ def test_a_run_with_averaged_weights_resumes(
     )  # fmt: skip
     whole, _ = methods.run(settings, tmp_path / "whole", dataset=blobs)
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    original = training._save
-
-    def save(*arguments: Any) -> None:
-        original(*arguments)
-        if arguments[2] == 5:
-            raise Stop
-
-    monkeypatch.setattr(training, "_save", save)
-    with pytest.raises(Stop):
+    with killed(training, "_save", lambda job, run, step, _: step == 5, after=True):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
-    monkeypatch.setattr(training, "_save", original)
     # Augmentation is not in the loop's settings, and belongs to the run's all the same.
     monkeypatch.setattr(methods, "check_augmentation", lambda names, shape: None)
     other = dataclasses.replace(settings, augment=("random_crop",))
