@@ -197,7 +197,6 @@ def train(
                     ),
                     channels_last=False,
                     evaluated=averaged,
-                    extra={} if averaged is None else dict(averaged.named_parameters()),
                 ),
                 run,
                 show_progress,
