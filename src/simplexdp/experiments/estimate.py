@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from .. import data, methods
 from ..methods.outcome import steps_of as steps_of_epochs
-from ..plan import usual_steps
+from ..schedule import usual_steps
 from ..settings import Settings
 
 FEW, MORE = 2, 8  # steps of the two trainings whose difference is timed

@@ -30,8 +30,8 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
 from .. import data, distributed, ledger, models, sampling, training
-from ..plan import ADAPTIVE_LEARNING_RATE
 from ..runs import RunFolder
+from ..schedule import ADAPTIVE_LEARNING_RATE
 from ..settings import ADAPTIVE, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record

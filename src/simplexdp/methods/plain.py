@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from .. import data, distributed, ledger, training
-from ..plan import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..runs import RunFolder
+from ..schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from .outcome import (

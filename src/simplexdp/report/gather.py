@@ -13,8 +13,8 @@ from typing import Any
 
 from .. import accounting, files, mechanism, methods
 from ..experiments import grid, identity, recipes, records
-from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..runs import version
+from ..schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..settings import Settings
 from ..statement import rounded_up
 
