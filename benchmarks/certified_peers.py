@@ -129,7 +129,7 @@ def time_of_a_step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     layer = nn.Linear(rows.width, dataset.classes, bias=False)
     GradSampleModule(layer, loss_reduction="sum")
     inputs = rows.integers * exact_sums.ROW_UNIT
-    recipe = dpsgd_step.Recipe(0.5, 10.0, float(count), False, 1, (), 128)
+    chosen = dpsgd_step.StepParameters(0.5, 10.0, float(count), False, 1, (), 128)
     rng = np.random.default_rng(0)
 
     def certified_steps() -> None:
@@ -137,8 +137,8 @@ def time_of_a_step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
     def opacus_steps() -> None:
         for _ in range(arguments.timed_steps):
-            totals = dpsgd_step.clipped_sum(layer, inputs, labels, recipe, rng)
-            dpsgd_step.set_noisy_gradient(layer, totals, recipe, rng)
+            totals = dpsgd_step.clipped_sum(layer, inputs, labels, chosen, rng)
+            dpsgd_step.set_noisy_gradient(layer, totals, chosen, rng)
 
     # In turns, so that a slow moment strikes both; the first round, which fetches memory, is left.
     rounds = [
@@ -182,7 +182,7 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     prior = torch.from_numpy(linear.public_log_prior(labels, classes)).float()
     biased = nn.Sequential(layer, AddPrior(prior))
     inputs, targets = torch.from_numpy(rows), torch.from_numpy(labels)
-    recipe = dpsgd_step.Recipe(
+    chosen = dpsgd_step.StepParameters(
         schedule.clip, cost.noise_multiplier, float(len(rows)), False, 1, (), 512
     )
     rng = np.random.default_rng(0)
@@ -191,8 +191,8 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     with torch.no_grad():
         layer.weight.zero_()
     for step in range(schedule.steps):
-        totals = dpsgd_step.clipped_sum(biased, inputs, targets, recipe, rng)
-        dpsgd_step.set_noisy_gradient(layer, totals, recipe, rng)
+        totals = dpsgd_step.clipped_sum(biased, inputs, targets, chosen, rng)
+        dpsgd_step.set_noisy_gradient(layer, totals, chosen, rng)
         with torch.no_grad():
             layer.weight -= schedule.lr * layer.weight.grad
             if step >= first:

@@ -35,7 +35,7 @@ from ..schedule import ADAPTIVE_LEARNING_RATE
 from ..settings import ADAPTIVE, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
-from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
+from .dpsgd_step import StepParameters, average_into, clipped_sum, set_noisy_gradient, trainable
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -99,7 +99,7 @@ def train(
     check_separate(model, dataset.input_shape)
     noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
     pixels = has_pixels(dataset)
-    recipe = recipe_of(settings, options, noise_multiplier, batch_size, model, pixels)
+    chosen = step_parameters(settings, options, noise_multiplier, batch_size, model, pixels)
     lr = settings.lr or default_rate(settings.optimizer, options)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
     hooked = with_gradients_by_record(model, dataset.input_shape, dataset.classes)
@@ -107,8 +107,8 @@ def train(
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
         draws = sampling.stream(distributed.own_seed(seed), "copies", step)
-        totals = clipped_sum(model, inputs, labels, recipe, draws)
-        set_noisy_gradient(model, totals, recipe, sampling.stream(seed, "dpsgd-noise", step))
+        totals = clipped_sum(model, inputs, labels, chosen, draws)
+        set_noisy_gradient(model, totals, chosen, sampling.stream(seed, "dpsgd-noise", step))
         optimizer.step()
         if averaged is not None:
             average_into(averaged, model, float(options["weight_average"]), step)
@@ -145,14 +145,14 @@ def train(
         trained,
         model if averaged is None else averaged,
         name,
-        statement(settings, dataset, recipe, steps, epsilon),
+        statement(settings, dataset, chosen, steps, epsilon),
         {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
             "lr": lr,
-            "clip": recipe.clip,
+            "clip": chosen.clip,
             "noise_multiplier": noise_multiplier,
-            "microbatch": recipe.microbatch,
+            "microbatch": chosen.microbatch,
         },
     )
 
@@ -227,15 +227,15 @@ def noise_for(
     return float(given), epsilon
 
 
-def recipe_of(
+def step_parameters(
     settings: Settings,
     options: dict[str, Any],
     noise_multiplier: float,
     batch_size: int,
     model: nn.Module,
     pixels: bool,
-) -> Recipe:
-    """The step's recipe; microbatches by the model's size where not given."""
+) -> StepParameters:
+    """What every step does; microbatches by the model's size where not given."""
     copies = int(options["augmentation_multiplicity"])
     size = sum(p.numel() for p in trainable(model))
     numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
@@ -245,7 +245,7 @@ def recipe_of(
     microbatch = min(fitting, math.ceil(batch_size)) if given is None else int(given)
     if microbatch < 1:
         raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")
-    return Recipe(
+    return StepParameters(
         clip=float(options["clip"]),
         noise_multiplier=noise_multiplier,
         expected_batch=float(batch_size),
@@ -267,7 +267,7 @@ def default_rate(optimizer: str, options: dict[str, Any]) -> float:
 def statement(
     settings: Settings,
     dataset: data.Dataset,
-    recipe: Recipe,
+    chosen: StepParameters,
     steps: int,
     epsilon: float,
 ) -> Statement:
@@ -276,17 +276,17 @@ def statement(
         method="dpsgd (Opacus)",
         mechanism={
             "name": "sampled Gaussian",
-            "noise_multiplier": recipe.noise_multiplier,
-            "clip": recipe.clip,
-            "augmentation_multiplicity": recipe.copies,
-            "normaliser": f"the public {recipe.expected_batch:g} expected records",
+            "noise_multiplier": chosen.noise_multiplier,
+            "clip": chosen.clip,
+            "augmentation_multiplicity": chosen.copies,
+            "normaliser": f"the public {chosen.expected_batch:g} expected records",
             "noise": "floating-point Gaussian, not protected in its lowest bits",
         },
         epsilon=epsilon,
         delta=settings.delta,
         accountant="PRV (Opacus), upper bound with its numerical error",
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
-        sampling=f"Poisson, rate {recipe.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
+        sampling=f"Poisson, rate {chosen.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
         steps=steps,
         covers_draws=False,
         covers_weights=True,

@@ -20,7 +20,7 @@ from .outcome import (
     refuse_options,
     reserve,
     seed_of,
-    steps_of,
+    steps_from_epochs,
 )
 
 
@@ -48,7 +48,7 @@ def train(
         DEFAULTS.epsilon,
         DEFAULTS.delta,
         settings.batch_size,
-        steps_of(settings, records, settings.batch_size),
+        steps_from_epochs(settings, records, settings.batch_size),
         DEFAULTS.alpha,
     )
     name, model = model_for(settings, dataset, seed)
