@@ -31,7 +31,6 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from simplexdp import data, features, runs
-from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.files import read_json, write_json
 from simplexdp.methods import (
     certified,
@@ -39,7 +38,6 @@ from simplexdp.methods import (
     exact_sums,
     fixed_features,
     linear,
-    linear_rule,
     noisy_gd,
 )
 
@@ -131,7 +129,7 @@ def time_of_a_step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     layer = nn.Linear(rows.width, dataset.classes, bias=False)
     GradSampleModule(layer, loss_reduction="sum")
     inputs = rows.integers * exact_sums.ROW_UNIT
-    recipe = dpsgd_step.Recipe(0.5, 10.0, float(count), False, 1, (), 128)
+    chosen = dpsgd_step.StepParameters(0.5, 10.0, float(count), False, 1, (), 128)
     rng = np.random.default_rng(0)
 
     def certified_steps() -> None:
@@ -139,8 +137,8 @@ def time_of_a_step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
     def opacus_steps() -> None:
         for _ in range(arguments.timed_steps):
-            totals = dpsgd_step.clipped_sum(layer, inputs, labels, recipe, rng)
-            dpsgd_step.set_noisy_gradient(layer, totals, recipe, rng)
+            totals = dpsgd_step.clipped_sum(layer, inputs, labels, chosen, rng)
+            dpsgd_step.set_noisy_gradient(layer, totals, chosen, rng)
 
     # In turns, so that a slow moment strikes both; the first round, which fetches memory, is left.
     rounds = [
@@ -172,10 +170,7 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     """One training of the same linear model by either: steps, clip, rate and noise are equal."""
     epsilon, shape = 1.0, (rows.shape[1], 1)
     began = time.process_time()
-    rule = linear_rule.choose(
-        len(rows), calibrate_mu(epsilon, DELTA), shape, mean_share=0.0, moment_share=0.0
-    )
-    cost = linear.spending(epsilon, DELTA, rule)
+    rule, cost = linear.planned(len(rows), epsilon, DELTA, shape, mean_share=0.0, moment_share=0.0)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(0))
     ours = time.process_time() - began
     accuracy = certified.score(fitted, test, held)
@@ -187,7 +182,7 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     prior = torch.from_numpy(linear.public_log_prior(labels, classes)).float()
     biased = nn.Sequential(layer, AddPrior(prior))
     inputs, targets = torch.from_numpy(rows), torch.from_numpy(labels)
-    recipe = dpsgd_step.Recipe(
+    chosen = dpsgd_step.StepParameters(
         schedule.clip, cost.noise_multiplier, float(len(rows)), False, 1, (), 512
     )
     rng = np.random.default_rng(0)
@@ -196,8 +191,8 @@ def same_steps(rows: Any, labels: Any, test: Any, held: Any, classes: int) -> di
     with torch.no_grad():
         layer.weight.zero_()
     for step in range(schedule.steps):
-        totals = dpsgd_step.clipped_sum(biased, inputs, targets, recipe, rng)
-        dpsgd_step.set_noisy_gradient(layer, totals, recipe, rng)
+        totals = dpsgd_step.clipped_sum(biased, inputs, targets, chosen, rng)
+        dpsgd_step.set_noisy_gradient(layer, totals, chosen, rng)
         with torch.no_grad():
             layer.weight -= schedule.lr * layer.weight.grad
             if step >= first:
@@ -230,8 +225,7 @@ def _certified(
 ) -> tuple[float, float]:
     began = time.process_time()
     shape = (rows.shape[1], 1)
-    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, DELTA), shape)
-    cost = linear.spending(epsilon, DELTA, rule)
+    rule, cost = linear.planned(len(rows), epsilon, DELTA, shape)
     fitted = linear.fit(rows, labels, classes, shape, rule, cost, fixed_features.noise_bits(seed))
     return certified.score(fitted, test, held), time.process_time() - began
 

@@ -27,7 +27,8 @@ from torch.nn import functional
 
 from simplexdp import Plan, data, files, mechanism, models, runs
 from simplexdp.experiments import recipes
-from simplexdp.plan import TYPICAL_TRUE_CLASS_PROBABILITY, balanced_weights
+from simplexdp.plan import balanced_weights
+from simplexdp.schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from simplexdp.training import seed_torch
 
 OUT = RESULTS / "benchmarks" / "lost_classes.json"

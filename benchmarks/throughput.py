@@ -80,7 +80,7 @@ class Stopwatch:
 
 def make_update(
     recipe: recipes.Recipe, model: nn.Module, batch: int
-) -> Callable[[Tensor, Tensor], None]:
+) -> tuple[Callable[[Tensor, Tensor], None], torch.optim.Optimizer]:
     optimizer = torch.optim.SGD(model.parameters(), lr=recipe.lr)
     if recipe.method != "dirichlet":
 
@@ -89,7 +89,7 @@ def make_update(
             functional.cross_entropy(model(inputs), labels).backward()
             optimizer.step()
 
-        return plain
+        return plain, optimizer
     plan = Plan(1.0, recipe.delta, recipe.records, batch_size=batch, steps=recipe.steps)
     criterion = plan.loss()
 
@@ -99,7 +99,7 @@ def make_update(
         criterion(model(inputs), labels).backward()
         optimizer.step()
 
-    return private
+    return private, optimizer
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def run_once(
     recipe: recipes.Recipe, dataset: data.Dataset, model: nn.Module, batch: int, steps: int
 ) -> Timing:
     settings = Settings(data=recipe.data, augment=recipe.augment, evaluations=1, seed=0)
-    watch = Stopwatch(make_update(recipe, model, batch))
+    update, optimizer = make_update(recipe, model, batch)
+    watch = Stopwatch(update)
     job = training.Job(
         model=model,
         update=watch,
@@ -137,6 +138,7 @@ def run_once(
         steps=steps,
         seed=0,
         settings=settings,
+        optimizer=optimizer,
     )
     began = time.process_time()
     wall = training.train(job, None).seconds

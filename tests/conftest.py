@@ -1,13 +1,14 @@
-"""What the tests share: a small data set and a way to call the command line."""
+"""What the tests share: a small data set, a kill, and a way to call the command line."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,39 @@ def blobs() -> data.Dataset:
         return data.Split(inputs.astype(np.float32), labels.astype(np.int64))
 
     return data.Dataset("blobs", split(300), split(150), None, ("a", "b", "c"))
+
+
+class Kill(Exception):
+    """Stands in for a kill in the middle of a run."""
+
+
+@pytest.fixture
+def killed() -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """`with killed(owner, name):` is a block that must die in a call of owner.name.
+
+    It dies in the first call whose arguments `when` accepts, before its work or `after` it; what
+    follows the block finds everything as it was.
+    """
+
+    @contextlib.contextmanager
+    def block(
+        owner: Any, name: str, when: Callable[..., bool] = lambda *_: True, after: bool = False
+    ) -> Iterator[None]:
+        original = getattr(owner, name)
+
+        def call(*arguments: Any) -> Any:
+            if not when(*arguments):
+                return original(*arguments)
+            if after:
+                original(*arguments)
+            raise Kill
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, call)
+            with pytest.raises(Kill):
+                yield
+
+    return block
 
 
 @pytest.fixture

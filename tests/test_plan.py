@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from simplexdp import Plan, accounting, mechanism, sampling
-from simplexdp.experiments import recipes
-from simplexdp.plan import LEAST_USEFUL_R, BudgetExhausted, balanced_weights
+from simplexdp import Plan, accounting, sampling
+from simplexdp.plan import BudgetExhausted, balanced_weights
 
 RECORDS = 400
 
@@ -178,17 +177,6 @@ def test_an_empty_batch_is_a_step_with_a_zero_update():
     assert plan.steps_done == 60
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_data_sets_and_tensors_give_the_same_batches(workers):
-    fast = list(small_plan(batch_size=1).batches(tensors()))
-    slow = list(small_plan(batch_size=1).batches(TensorDataset(*tensors()), workers=workers))
-    assert len(fast) == len(slow) == 30
-    assert any(len(labels) == 0 for _, labels in slow)
-    for (a, b), (c, d) in zip(fast, slow, strict=True):
-        assert torch.equal(a, c)
-        assert torch.equal(b, d)
-
-
 def test_batches_are_the_sampling_rooms_batches():
     plan = small_plan(seed=12)
     expected = list(sampling.poisson_batches(RECORDS, 0.01, 30, 12))
@@ -213,22 +201,6 @@ def test_a_copy_which_would_repeat_the_noise_is_refused():
             make(small_plan(seed=None))
 
 
-def test_learning_rate_undoes_the_attenuation():
-    """γ·κ is the geometric middle of where the nine curves of the paper's figure are best."""
-    curves = recipes.published()["learning_rate_figure"]["curves"]
-    best = [max((p["accuracy"], p["lr"]) for p in c["points"])[1] * c["kappa"] for c in curves]
-    assert len(best) == 9
-    middle = math.sqrt(min(best) * max(best))
-    for alpha in (0.3, 3.0, 10.0):
-        plan = Plan(
-            epsilon=1.0, delta=1e-5, records=50_000, batch_size=250, steps=20_000, alpha=alpha
-        )
-        kappa = float(mechanism.attenuation(0.9, plan.r, alpha))
-        assert plan.learning_rate() * kappa == pytest.approx(middle, rel=0.02)
-        assert plan.learning_rate("momentum") == pytest.approx(0.1 * plan.learning_rate())
-        assert plan.learning_rate("adam") == 0.001
-
-
 def test_the_statement_never_covers_the_weights():
     statement = small_plan().statement(separate=False)
     assert not statement.covers_weights
@@ -237,23 +209,6 @@ def test_the_statement_never_covers_the_weights():
     broken = statement.to_json()["broken_assumptions"]
     assert any("batch normalisation" in text for text in broken)
     assert any("only through earlier draws" in text for text in broken)
-
-
-@pytest.mark.parametrize("records", [300, 1437, 7007, 60_000, 10**7])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
-def test_the_automatic_schedule_leaves_a_useful_r(records, epsilon):
-    plan = Plan(epsilon=epsilon, delta=1e-5, records=records)
-    assert plan.r > LEAST_USEFUL_R * plan.alpha
-    assert 1 <= plan.batch_size <= 250
-
-
-def test_an_impossible_schedule_says_which_batch_size_would_do():
-    with pytest.raises(ValueError, match="a batch size of at most") as caught:
-        Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=64, steps=674)
-    limit = int(str(caught.value).split("at most ")[1].split(",")[0])
-    Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=limit, steps=674)
-    with pytest.raises(ValueError, match="a batch size of at most"):
-        Plan(epsilon=1.0, delta=1e-5, records=1437, batch_size=limit + 1, steps=674)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,6 @@ SETTINGS = Settings(
 )
 
 
-class Stop(Exception):
-    """Stands in for a kill in the middle of a run."""
-
-
 def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
     outcome, folder = methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
     names = {path.name for path in folder.path.iterdir()}
@@ -98,12 +94,10 @@ def test_a_run_beyond_the_budget_is_refused_before_it_starts(tmp_path, blobs):
     assert book.entries() == []
 
 
-def test_a_run_without_its_checkpoint_is_counted_again(tmp_path, blobs, monkeypatch):
+def test_a_run_without_its_checkpoint_is_counted_again(tmp_path, blobs, killed):
     book = Ledger(tmp_path / "ledger.jsonl")
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+    with killed(training, "evaluate"):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
-    monkeypatch.undo()
     (tmp_path / "run/checkpoint.safetensors").unlink()
     methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
     assert len(book.entries()) == 2
@@ -111,35 +105,31 @@ def test_a_run_without_its_checkpoint_is_counted_again(tmp_path, blobs, monkeypa
 
 @pytest.mark.parametrize("first_counts", [True, False])
 def test_another_run_in_the_same_folder_is_counted_again(
-    tmp_path, blobs, monkeypatch, first_counts
+    tmp_path, blobs, monkeypatch, killed, first_counts
 ):
     """One run is counted and its folder removed; the next is killed before it is counted."""
     book = Ledger(tmp_path / "ledger.jsonl")
     if first_counts:
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
         shutil.rmtree(tmp_path / "run")
-    monkeypatch.setattr(runs.RunFolder, "reserve", lambda *_: (_ for _ in ()).throw(Stop))
-    monkeypatch.setattr(runs.RunFolder, "forget_seed", lambda _: None)  # a kill forgets nothing
-    with pytest.raises(Stop):
+    with monkeypatch.context() as patch, killed(runs.RunFolder, "reserve"):
+        patch.setattr(runs.RunFolder, "forget_seed", lambda _: None)  # a kill forgets nothing
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
-    monkeypatch.undo()
     assert (tmp_path / "run/checkpoint.safetensors").exists()
     methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs, ledger=book)
     assert len(book.entries()) == 1 + first_counts
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, kept):
+def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, killed, kept):
     """Its seconds are those of all of them; without its checkpoint it begins anew on the last."""
     here = runs.machine()
     first = {**here, "threads": here["threads"] + 1}
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    monkeypatch.setattr(runs, "machine", lambda: first)
-    with pytest.raises(Stop):
-        methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
-    with pytest.raises(Stop):  # the same machine again is not another
-        methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "machine", lambda: first)
+        for resume in (False, True):  # the same machine again is not another
+            with killed(training, "evaluate"):
+                methods.run(SETTINGS, tmp_path / "run", resume=resume, dataset=blobs)
     if not kept:
         (tmp_path / "run/checkpoint.safetensors").unlink()
     _, folder = methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
@@ -148,11 +138,9 @@ def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatc
     assert record.get("earlier_machines") == ([first] if kept else None)
 
 
-def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, monkeypatch):
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, killed):
+    with killed(training, "evaluate"):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
-    monkeypatch.undo()
     torn = tmp_path / "run/.checkpoint.safetensors.abcd"  # what a kill in a write leaves
     torn.write_bytes(b"seed")
     methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)

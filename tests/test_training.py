@@ -25,27 +25,17 @@ SETTINGS = Settings(
 )
 
 
-class Stop(Exception):
-    """Stands in for a kill in the middle of a run."""
-
-
 def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_is_measured_again_is_kept_once(tmp_path, blobs, monkeypatch, lost):
+def test_what_is_measured_again_is_kept_once(tmp_path, blobs, monkeypatch, killed, lost):
     """A kill after the last evaluation, with the checkpoint of the last step or with none."""
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     whole, folder = methods.run(SETTINGS, tmp_path / "whole", dataset=blobs)
-
-    def killed(folder, model, description):
-        raise Stop
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runs.RunFolder, "save_model", killed)
-        with pytest.raises(Stop):
-            methods.run(SETTINGS, tmp_path / "cut", dataset=blobs)
+    with killed(runs.RunFolder, "save_model"):
+        methods.run(SETTINGS, tmp_path / "cut", dataset=blobs)
     if lost:
         (tmp_path / "cut" / runs.CHECKPOINT).unlink()
     cut, resumed = methods.run(SETTINGS, tmp_path / "cut", resume=True, dataset=blobs)
@@ -55,21 +45,12 @@ def test_what_is_measured_again_is_kept_once(tmp_path, blobs, monkeypatch, lost)
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("stop_at", [1, 23, 59])
-def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, optimizer, stop_at):
+def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, killed, optimizer, stop_at):
     settings = dataclasses.replace(SETTINGS, optimizer=optimizer)
     whole, _ = methods.run(settings, tmp_path / "whole", dataset=blobs)
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    original = training._save
-
-    def save(job, run, step, seconds):
-        original(job, run, step, seconds)
-        if step == stop_at:
-            raise Stop
-
-    monkeypatch.setattr(training, "_save", save)
-    with pytest.raises(Stop):
+    with killed(training, "_save", lambda job, run, step, _: step == stop_at, after=True):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
-    monkeypatch.setattr(training, "_save", original)
     assert checkpoint.read(tmp_path / "cut/checkpoint.safetensors", settings.key(runs.version()))
     cut, folder = methods.run(settings, tmp_path / "cut", resume=True, dataset=blobs)
     assert torch.equal(weights(whole.model), weights(cut.model))
@@ -116,10 +97,9 @@ def _step(folder: Path) -> int:
         return 0  # not begun, or finished since
 
 
-def test_an_unfinished_run_keeps_its_secret_seed(tmp_path, blobs, monkeypatch):
+def test_an_unfinished_run_keeps_its_secret_seed(tmp_path, blobs, killed):
     settings = dataclasses.replace(SETTINGS, seed=None)
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+    with killed(training, "evaluate"):
         methods.run(settings, tmp_path / "run", dataset=blobs)
     saved = checkpoint.read(tmp_path / "run/checkpoint.safetensors", settings.key(runs.version()))
     assert saved.seed.bit_length() > 64
@@ -142,9 +122,8 @@ def test_worker_threads_change_nothing(blobs):
     assert torch.equal(weights(alone.model), weights(helped.model))
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path, blobs, monkeypatch):
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+def test_a_damaged_checkpoint_is_refused(tmp_path, blobs, killed):
+    with killed(training, "evaluate"):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
     path = tmp_path / "run/checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
@@ -152,9 +131,8 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, blobs, monkeypatch):
         methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
 
 
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, monkeypatch):
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, killed):
+    with killed(training, "evaluate"):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
     other = dataclasses.replace(SETTINGS, epsilon=2.0)
     with pytest.raises(ValueError, match="other settings"):
@@ -162,12 +140,9 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, blobs, monkeypatch)
 
 
 @pytest.mark.parametrize("changed", ["a value", "a label", "a record less"])
-def test_a_run_does_not_go_on_with_other_records(tmp_path, blobs, monkeypatch, changed):
-    original = training.evaluate
-    monkeypatch.setattr(training, "evaluate", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+def test_a_run_does_not_go_on_with_other_records(tmp_path, blobs, killed, changed):
+    with killed(training, "evaluate"):
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
-    monkeypatch.setattr(training, "evaluate", original)
     inputs, labels = blobs.train.inputs.copy(), blobs.train.labels.copy()
     if changed == "a value":
         inputs[-1, 0] += 1

@@ -50,24 +50,21 @@ def write(
     seconds: float,
     fingerprint: str,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer | None,
+    optimizer: torch.optim.Optimizer,
     extra: Mapping[str, Tensor],
 ) -> None:
     """Write a checkpoint atomically."""
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"extra/{name}": value for name, value in extra.items()}
-    groups: list[Any] = []
     scalars: dict[str, Any] = {}
-    if optimizer is not None:
-        state = optimizer.state_dict()
-        groups = state["param_groups"]
-        for index, entries in state["state"].items():
-            for name, value in entries.items():
-                slot = f"optimizer/{index}/{name}"
-                if isinstance(value, Tensor):
-                    tensors[slot] = value
-                else:
-                    scalars[slot] = value
+    state = optimizer.state_dict()
+    for index, entries in state["state"].items():
+        for name, value in entries.items():
+            slot = f"optimizer/{index}/{name}"
+            if isinstance(value, Tensor):
+                tensors[slot] = value
+            else:
+                scalars[slot] = value
     header = {
         "step": step,
         "seed": str(seed),
@@ -75,7 +72,7 @@ def write(
         "seconds": seconds,
         "fingerprint": fingerprint,
     }
-    metadata = {"run": json.dumps({**header, "groups": groups, "scalars": scalars})}
+    metadata = {"run": json.dumps({**header, "groups": state["param_groups"], "scalars": scalars})}
     owned = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     write_atomically(path, save(owned, metadata), mode=0o600)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import audit as attacks
 from . import data, methods, progress, runs
 from .files import check_picture, finite
 from .ledger import Event, Ledger, identity
@@ -150,13 +151,11 @@ def settings_of(name: str, settings: Settings) -> Settings:
 
 def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) -> dict[str, str]:
     """What a canary audit says of each method at this budget, by method."""
-    from . import audit as audits  # an audit trains methods, so it stands above this room
-
     chosen = dataclasses.replace(settings, model=None, steps=None, batch_size=None, epochs=None)
     found = {}
     for row in rows:
         attacked = settings_of(row.method, chosen)
-        record = audits.run(attacked, "canary", seed=0, show_progress=show_progress)
+        record = attacks.run(attacked, "canary", seed=0, show_progress=show_progress)
         found[row.method] = str(record["summary"])
     return found
 

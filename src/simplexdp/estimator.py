@@ -22,9 +22,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, noise
-from simplexdp.accounting.gaussian import calibrate_mu
 from simplexdp.data.schema import scale, to_unit
-from simplexdp.methods import certified, linear, linear_rule
+from simplexdp.methods import certified, linear
 from simplexdp.methods.fixed_features import noise_bits
 
 Array = NDArray[Any]
@@ -92,15 +91,15 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"the learning rate is {self.lr}; it must be positive")
         feature_map = features.build(self.features, self._shape(X.shape[1]))
         shape = (feature_map.channels, feature_map.positions)
-        rule = linear_rule.choose(
+        rule, cost = linear.planned(
             len(X),
-            calibrate_mu(self.epsilon, self.delta),
+            self.epsilon,
+            self.delta,
             shape,
             steps=self.steps,
             clip=self.clip,
             lr=self.lr,
         )
-        cost = linear.spending(self.epsilon, self.delta, rule)
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
         fitted = linear.fit(
             rows,

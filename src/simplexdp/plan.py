@@ -16,19 +16,26 @@ is refused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from . import accounting, mechanism, sampling
-from .settings import ADAPTIVE, OPTIMIZERS
+from .batches import Data, gather
+from .schedule import (
+    EFFECTIVE_LEARNING_RATE,
+    LEAST_USEFUL_R,
+    TYPICAL_TRUE_CLASS_PROBABILITY,
+    largest_useful_rate,
+    rate_for,
+    schedule,
+)
+from .settings import OPTIMIZERS
 from .statement import (
     WEIGHTS_NOT_COVERED,
     Assumption,
@@ -36,18 +43,6 @@ from .statement import (
     common_assumptions,
     rounded_up,
 )
-
-# The paper's figure on learning rates: over γ·κ the curves of all α fall together. The best γ·κ
-# of its nine curves are between 0.03 and 0.19; this is their geometric middle.
-EFFECTIVE_LEARNING_RATE = 0.08
-TYPICAL_TRUE_CLASS_PROBABILITY = 0.9
-# Theorem 1 always admits some r, if need be by an order in the thousands; below this share of α
-# the draws say next to nothing about the model's outputs and training is hopeless.
-LEAST_USEFUL_R = 1 / 100
-# Adaptive optimizers divide the scale κ out again; the paper trains Adam at this rate.
-ADAPTIVE_LEARNING_RATE = 0.001
-
-Data = Any  # a map-style torch data set, or a pair (inputs, labels) of tensors or arrays
 
 
 class BudgetExhausted(ValueError):
@@ -153,7 +148,7 @@ class Plan:
         indices = sampling.poisson_batches(
             self.records, self.sample_rate, self.steps, self._seed, self.steps_done
         )
-        for batch in _gather(data, indices, workers):
+        for batch in gather(data, indices, workers):
             if iteration != self._iteration:
                 # Two iterations at once would give the same batch to two steps.
                 raise BudgetExhausted("another iteration over this plan's batches has begun")
@@ -302,14 +297,6 @@ class PrivateLoss:
         return losses.mean().to(logits.dtype)
 
 
-def rate_for(optimizer: str, sgd: float) -> float:
-    """An optimizer's rate where plain descent takes `sgd`; adaptive methods have their own."""
-    if optimizer in ADAPTIVE:
-        return ADAPTIVE_LEARNING_RATE
-    # Momentum m adds up 1/(1 − m) past gradients, here ten.
-    return sgd * (0.1 if optimizer == "momentum" else 1.0)
-
-
 def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:
     """Weights by which all classes that have records weigh alike, and a record 1 on average.
 
@@ -318,103 +305,3 @@ def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:
     counts = np.bincount(np.asarray(labels), minlength=classes)
     present = counts > 0
     return torch.from_numpy(counts.sum() / (present.sum() * np.where(present, counts, np.inf)))
-
-
-def schedule(
-    records: int,
-    epsilon: float,
-    delta: float,
-    batch_size: int | None,
-    steps: int | None,
-    alpha: float,
-    accountant: str = "theorem1",
-) -> tuple[int, int]:
-    """Batch size and steps, by rule from the number of records and the budget where not given.
-
-    The factor 3 in Theorem 1 leaves a cost that no r lowers at moderate orders and that grows
-    like q³, so a customary batch is impossible on small data.  The rule takes q near 1/180, at
-    most 250 records, and at most half of the rate at which no useful r is left.
-    """
-    for what, number in (("records", records), ("batch_size", batch_size), ("steps", steps)):
-        if number is not None and not isinstance(number, Integral):
-            raise ValueError(f"{what} is {number!r}; give a whole number (int)")
-    if records < 2:
-        raise ValueError(f"the data set has {records} records; at least 2 are needed")
-    if batch_size is not None and not 1 <= batch_size < records:
-        raise ValueError(
-            f"the batch size is {batch_size}; it must be at least 1 and below the {records} records"
-        )
-    if steps is None:
-        steps = usual_steps(records)
-    if steps < 1:
-        raise ValueError(f"the number of steps is {steps}; it must be at least 1")
-    if batch_size is None:
-        # Composed figures take seconds each, and are below these.
-        hidden = accounting.lookup(accountant).participation == "hidden"
-        quick = "theorem1" if hidden else "visible"
-        limit = 0.5 * records * largest_useful_rate(quick, epsilon, delta, alpha, steps)
-        batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
-    return batch_size, steps
-
-
-def usual_steps(records: int) -> int:
-    """The steps of a run that does not say how many."""
-    return int(min(max(records / 6, 3000), 10_000))
-
-
-def largest_useful_rate(
-    accountant: str, epsilon: float, delta: float, alpha: float, steps: int
-) -> float:
-    """The largest sampling rate that leaves a useful r; 0 where none does."""
-    rate = accounting.largest_sample_rate(
-        accountant,
-        epsilon=epsilon,
-        delta=delta,
-        alpha=alpha,
-        steps=steps,
-        r=LEAST_USEFUL_R * alpha,
-    )
-    return rate or 0.0
-
-
-def _gather(
-    data: Data, batches: Iterator[sampling.Indices], workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    if isinstance(data, tuple):
-        inputs, labels = data
-        for indices in batches:
-            yield torch.as_tensor(inputs[indices]), torch.as_tensor(labels[indices])
-        return
-    # The first record lends its shape to an empty batch; none of its values are used.
-    inputs, labels = default_collate([data[0]])[:2]
-    empty = (inputs[:0], labels[:0])
-    loader: DataLoader[Any] = DataLoader(
-        data,
-        batch_sampler=_IndexLists(batches),
-        num_workers=workers,
-        collate_fn=_Collate(empty),
-    )
-    yield from loader
-
-
-class _IndexLists:
-    """Index arrays as lists, the form in which a DataLoader takes batches."""
-
-    def __init__(self, batches: Iterator[sampling.Indices]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (indices.tolist() for indices in self._batches)
-
-
-class _Collate:
-    """Stack a batch; an empty one keeps the shapes, so that the step is not lost."""
-
-    def __init__(self, empty: tuple[Tensor, Tensor]) -> None:
-        self._empty = empty
-
-    def __call__(self, records: list[Any]) -> tuple[Tensor, Tensor]:
-        if not records:
-            return self._empty
-        inputs, labels = default_collate(records)[:2]
-        return inputs, labels

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -54,13 +54,17 @@ class Job:
     steps: int
     seed: int
     settings: Settings
-    optimizer: torch.optim.Optimizer | None = None
+    optimizer: torch.optim.Optimizer
     epsilon_spent: Callable[[int], float | None] = lambda step: None
     on_resume: Callable[[int], None] = lambda step: None
     reserve: Callable[[], None] = lambda: None  # counts the run in the ledger
     channels_last: bool = True  # off for Opacus, whose per-example gradients it falsifies
     evaluated: nn.Module | None = None  # averaged weights, where they are what is released
-    extra: Mapping[str, Tensor] = field(default_factory=dict)  # further state, changed in place
+
+    @property
+    def extra(self) -> Mapping[str, Tensor]:
+        """The state beside that of the model, changed in place: the averaged weights."""
+        return {} if self.evaluated is None else dict(self.evaluated.named_parameters())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,16 +117,8 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
                 if run is not None:
                     _save(job, run, done, elapsed())
                 raise OutOfTime
-    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
-        progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     final = predictions(job.evaluated or job.model, job.dataset.test, settings)
-    if run is not None and len(np.unique(final)) == 1:  # not of a few steps for their time
-        weighable = settings.method in ("dirichlet", "plain") and not settings.options
-        weights = ", --option class_weights=balanced" if weighable else ""
-        progress.warn(
-            "the model gives every test record the same class; what may help: another --lr, more "
-            f"steps, a larger --epsilon{weights}"
-        )
+    _warn_of_failure(job, final, kept=run is not None)
     accuracy = float((final == job.dataset.test.labels).mean())
     validation = job.dataset.validation
     _log(run, job, job.steps, losses, accuracy, elapsed())
@@ -136,6 +132,20 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
         steps=job.steps,
         seconds=elapsed(),
     )
+
+
+def _warn_of_failure(job: Job, final: NDArray[np.int64], kept: bool) -> None:
+    """Say that a training diverged or, of one that is kept, that it found a single class."""
+    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
+        progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
+    if kept and len(np.unique(final)) == 1:  # not of a few steps for their time
+        settings = job.settings
+        weighable = settings.method in ("dirichlet", "plain") and not settings.options
+        weights = ", --option class_weights=balanced" if weighable else ""
+        progress.warn(
+            "the model gives every test record the same class; what may help: another --lr, more "
+            f"steps, a larger --epsilon{weights}"
+        )
 
 
 def seed_torch(seed: int, purpose: str, step: int) -> None:
@@ -254,8 +264,7 @@ def _restore(job: Job, run: RunFolder | None) -> tuple[int, float]:
         job.model.load_state_dict(dict(saved.model))
     except RuntimeError as error:
         raise ValueError(f"{run.checkpoint} does not fit the model; it is damaged") from error
-    if job.optimizer is not None:
-        job.optimizer.load_state_dict(dict(saved.optimizer))
+    job.optimizer.load_state_dict(dict(saved.optimizer))
     with torch.no_grad():  # averaged weights are parameters
         for name, value in saved.extra.items():
             job.extra[name].copy_(value)

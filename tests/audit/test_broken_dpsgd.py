@@ -61,8 +61,8 @@ def test_half_the_noise_is_caught(
     assert 0.9 < right["claim"]["epsilon"] < 1.2
     assert right["epsilon_lower"] < right["claim"]["epsilon"]
 
-    def weak(model: Any, totals: Any, recipe: dpsgd_step.Recipe, rng: Any) -> None:
-        half = dataclasses.replace(recipe, noise_multiplier=recipe.noise_multiplier / 2)
+    def weak(model: Any, totals: Any, chosen: dpsgd_step.StepParameters, rng: Any) -> None:
+        half = dataclasses.replace(chosen, noise_multiplier=chosen.noise_multiplier / 2)
         dpsgd_step.set_noisy_gradient(model, totals, half, rng)
 
     monkeypatch.setattr(dpsgd, "set_noisy_gradient", weak)
@@ -80,8 +80,8 @@ def test_clipping_left_out_is_caught(
     assert right["claim"]["epsilon"] < 1.2
     assert right["epsilon_lower"] < right["claim"]["epsilon"]
 
-    def unclipped(model: Any, inputs: Any, labels: Any, recipe: Any, rng: Any) -> Any:
-        without = dataclasses.replace(recipe, clip=1e9)
+    def unclipped(model: Any, inputs: Any, labels: Any, chosen: Any, rng: Any) -> Any:
+        without = dataclasses.replace(chosen, clip=1e9)
         return dpsgd_step.clipped_sum(model, inputs, labels, without, rng)
 
     monkeypatch.setattr(dpsgd, "clipped_sum", unclipped)

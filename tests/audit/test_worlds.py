@@ -30,8 +30,8 @@ def test_dpsgd_keeps_rate_noise_and_normaliser(
     everyone = np.arange(120)
     monkeypatch.setattr(sampling, "poisson_batch", lambda n, *_: everyone[:n])
 
-    def silent(model: Any, totals: Any, recipe: dpsgd_step.Recipe, rng: Any) -> None:
-        none = dataclasses.replace(recipe, noise_multiplier=0.0)
+    def silent(model: Any, totals: Any, chosen: dpsgd_step.StepParameters, rng: Any) -> None:
+        none = dataclasses.replace(chosen, noise_multiplier=0.0)
         dpsgd_step.set_noisy_gradient(model, totals, none, rng)
 
     monkeypatch.setattr(dpsgd, "set_noisy_gradient", silent)

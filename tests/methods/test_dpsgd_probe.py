@@ -14,13 +14,15 @@ from torch import nn
 from simplexdp import data, methods, models
 from simplexdp.ledger import Ledger
 from simplexdp.methods import dpsgd_probe, dpsgd_step
-from simplexdp.methods.dpsgd_step import Recipe
+from simplexdp.methods.dpsgd_step import StepParameters
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 
 CLIP = 0.5
-RECIPE = Recipe(CLIP, 1.0, 8.0, rescale=False, copies=1, augmentations=(), microbatch=100)
+PARAMETERS = StepParameters(
+    CLIP, 1.0, 8.0, rescale=False, copies=1, augmentations=(), microbatch=100
+)
 
 
 class Patches(nn.Module):
@@ -143,14 +145,14 @@ def test_a_step_refuses_a_wrong_number_of_gradients(network: type) -> None:
     model = network((1, 8, 8), 3)
     GradSampleModule(model, loss_reduction="sum")
     with pytest.raises(ValueError, match="rows where there are 9 records"):
-        dpsgd_step.clipped_sum(model, *records(9), RECIPE, np.random.default_rng(0))
+        dpsgd_step.clipped_sum(model, *records(9), PARAMETERS, np.random.default_rng(0))
 
 
 def test_copies_of_records_are_counted_too() -> None:
     """Without augmentations a record has one copy; averaging over two would mix two records."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     GradSampleModule(model, loss_reduction="sum")
-    two = Recipe(CLIP, 1.0, 8.0, rescale=False, copies=2, augmentations=(), microbatch=100)
+    two = StepParameters(CLIP, 1.0, 8.0, rescale=False, copies=2, augmentations=(), microbatch=100)
     with pytest.raises(ValueError, match="8 rows where there are 16 records"):
         dpsgd_step.clipped_sum(model, *records(8), two, np.random.default_rng(0))
 

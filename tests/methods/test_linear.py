@@ -30,8 +30,7 @@ def bits(seed: int = 0) -> noise.Bits:
 
 def fit(epsilon: float, seed: int = 0, **options: float) -> linear.Fitted:
     rows, labels = blobs()
-    rule = linear_rule.choose(len(rows), calibrate_mu(epsilon, 1e-5), (6, 1), **options)
-    cost = linear.spending(epsilon, 1e-5, rule)
+    rule, cost = linear.planned(len(rows), epsilon, 1e-5, (6, 1), **options)
     return linear.fit(rows, labels, 3, (6, 1), rule, cost, bits(seed))
 
 
@@ -45,8 +44,7 @@ def silent(count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 8.0])
 def test_spending_never_exceeds_the_budget(epsilon: float) -> None:
-    rule = linear_rule.choose(10_000, calibrate_mu(epsilon, 1e-5), (81, 49))
-    cost = linear.spending(epsilon, 1e-5, rule)
+    rule, cost = linear.planned(10_000, epsilon, 1e-5, (81, 49))
     assert cost.epsilon <= epsilon
     assert cost.epsilon == pytest.approx(epsilon, rel=1e-9)
     assert math.sqrt(rule.schedule.steps) / cost.noise_multiplier == pytest.approx(cost.mu_steps)
@@ -56,8 +54,7 @@ def test_spending_never_exceeds_the_budget(epsilon: float) -> None:
 @pytest.mark.parametrize(("epsilon", "steps"), [(0.5, 40), (1.0, 72), (4.0, 100)])
 def test_cost_against_the_loss_distribution_of_dp_accounting(epsilon: float, steps: int) -> None:
     """Mean, moments and steps composed one by one in PLD, to 1e-4 in ε."""
-    rule = linear_rule.choose(60_000, calibrate_mu(epsilon, 1e-5), (81, 49), steps=steps)
-    cost = linear.spending(epsilon, 1e-5, rule)
+    _, cost = linear.planned(60_000, epsilon, 1e-5, (81, 49), steps=steps)
 
     def gaussian(mu: float):
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -261,9 +258,9 @@ def test_bad_data_is_refused_before_any_bit_is_drawn(broken: str) -> None:
     def refuse(count: int) -> np.ndarray:
         raise AssertionError("noise was drawn")
 
-    rule = linear_rule.choose(50, 0.3, (6, 1))
+    rule, cost = linear.planned(50, 1.0, 1e-5, (6, 1))
     with pytest.raises(ValueError, match=r"shape|labels"):
-        linear.fit(rows, labels, 3, shape, rule, linear.spending(1.0, 1e-5, rule), refuse)
+        linear.fit(rows, labels, 3, shape, rule, cost, refuse)
 
 
 @pytest.mark.parametrize("options", [{"clip": 40.0}, {"ridge": math.nan}, {"ridge": -1.0}])
@@ -273,9 +270,9 @@ def test_bad_options_are_refused_before_any_bit_is_drawn(options: dict[str, floa
     def refuse(count: int) -> np.ndarray:
         raise AssertionError("noise was drawn")
 
-    rule = linear_rule.choose(50, 0.3, (6, 1), **options)
+    rule, cost = linear.planned(50, 1.0, 1e-5, (6, 1), **options)
     with pytest.raises(ValueError, match=r"clip|ridge"):
-        linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), refuse)
+        linear.fit(rows, labels, 3, (6, 1), rule, cost, refuse)
 
 
 def test_products_in_fewer_bits_are_refused_before_any_bit_is_drawn(
@@ -290,25 +287,23 @@ def test_products_in_fewer_bits_are_refused_before_any_bit_is_drawn(
         raise AssertionError("noise was drawn")
 
     rows, labels = blobs(50)
-    rule = linear_rule.choose(50, 0.3, (6, 1))
+    rule, cost = linear.planned(50, 1.0, 1e-5, (6, 1))
     monkeypatch.setattr(torch.Tensor, "__matmul__", short)
     with pytest.raises(ValueError, match="fewer bits"):
-        linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), refuse)
+        linear.fit(rows, labels, 3, (6, 1), rule, cost, refuse)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_row_that_is_not_finite_counts_as_a_null_record(value: float) -> None:
     """Where rows are not centred the null record is a row of zeros: the same weights, all bits."""
     rows, labels = blobs(200)
-    rule = linear_rule.choose(200, 0.3, (6, 1), mean_share=0.0, moment_share=0.0)
-    cost = linear.spending(1.0, 1e-5, rule)
+    rule, cost = linear.planned(200, 1.0, 1e-5, (6, 1), mean_share=0.0, moment_share=0.0)
     fitted = []
     for row in (np.zeros(6), np.array([value, 0.1, 0.2, 0.3, 0.4, 0.5])):
         rows[7] = row
         fitted.append(linear.fit(rows, labels, 3, (6, 1), rule, cost, bits(2)))
     np.testing.assert_array_equal(fitted[0].weights, fitted[1].weights)
-    shaped = linear_rule.choose(200, 0.3, (6, 1), mean_share=0.1, moment_share=0.1)
-    cost = linear.spending(1.0, 1e-5, shaped)
+    shaped, cost = linear.planned(200, 1.0, 1e-5, (6, 1), mean_share=0.1, moment_share=0.1)
     assert np.isfinite(linear.fit(rows, labels, 3, (6, 1), shaped, cost, bits()).weights).all()
 
 
@@ -318,6 +313,6 @@ def test_one_record_that_overflows_the_whitening_moves_the_weights_no_further(
 ) -> None:
     rows, labels = blobs(200)
     rows[0] = record
-    rule = linear_rule.choose(200, calibrate_mu(1.0, 1e-5), (6, 1))
-    fitted = linear.fit(rows, labels, 3, (6, 1), rule, linear.spending(1.0, 1e-5, rule), bits())
+    rule, cost = linear.planned(200, 1.0, 1e-5, (6, 1))
+    fitted = linear.fit(rows, labels, 3, (6, 1), rule, cost, bits())
     assert np.abs(fitted.weights).max() < 1e3

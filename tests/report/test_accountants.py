@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from simplexdp.accounting import account
-from simplexdp.report.accountants import NAMES, curves, plot_accountants
+from simplexdp.cli import budget
+from simplexdp.report import accountants
+from simplexdp.report.accountants import STYLES, curves, plot_accountants
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def found():
 def test_every_accountant_over_every_parameter(found):
     assert {(c.accountant, c.parameter) for c in found} == {
         (name, parameter)
-        for name in NAMES
+        for name in STYLES
         for parameter in ("r", "alpha", "sample_rate", "steps", "classes")
     }
 
@@ -43,20 +46,29 @@ def test_a_point_is_the_accountants_figure(found):
     assert curve.epsilon[-1] == cost.epsilon
 
 
-def test_the_file(tmp_path):
-    path = plot_accountants(tmp_path / "chart.png", r=0.3, sample_rate=0.01, steps=50, points=2)
-    assert path.read_bytes().startswith(b"\x89PNG")
+def test_the_file(tmp_path, found):
+    plot_accountants(tmp_path / "chart.png", found, "r = 0.3")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bad_paths_are_refused_before_anything_is_computed(tmp_path):
-    with pytest.raises(ValueError, match=r"\.png"):
-        plot_accountants(tmp_path / "chart.txt")
-    with pytest.raises(ValueError, match="no folder"):
-        plot_accountants(tmp_path / "none" / "chart.png")
+@pytest.mark.parametrize(
+    ("path", "words"), [("chart.txt", r"\.png"), ("none/chart.png", "no folder")]
+)
+def test_bad_paths_are_refused_before_anything_is_computed(tmp_path, monkeypatch, path, words):
+    monkeypatch.setattr(accountants, "account", lambda *_, **__: pytest.fail("was computed"))
+    with pytest.raises(ValueError, match=words):
+        plot_accountants(tmp_path / path, [], "")
+    with pytest.raises(ValueError, match=words):
+        budget.account(r=0.3, sample_rate=0.01, steps=50, plot=tmp_path / path)
 
 
-def test_the_chart_says_what_its_figures_rest_on(tmp_path):
-    path = plot_accountants(tmp_path / "chart.svg", steps=100, points=2)
+@pytest.mark.parametrize(("alpha", "unproved"), [(3.0, 0), (0.4, 1)])
+def test_the_chart_says_what_its_figures_rest_on(tmp_path, alpha, unproved):
+    path: Path = tmp_path / "chart.svg"
+    found = curves(alpha=alpha, steps=100, points=2)
+    plot_accountants(path, found, f"α = {alpha}")
     text = path.read_text()
     assert "not yet peer" in text
     assert "at most the draws" in text
+    assert f"α = {alpha}" in text
+    assert text.count("(verified, not proved)") == unproved

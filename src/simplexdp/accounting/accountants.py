@@ -14,18 +14,16 @@ from simplexdp.accounting.renyi import Cost, Setting
 class Accountant:
     """What a figure by this accountant means, and what it rests on.
 
-    `proved` says whether the bound is a theorem at every α, under the assumptions named;
-    `proved_at` whether it is one at a given α.
+    The bound is a theorem for α of at least `proved_from_alpha`, under the assumptions named.
+    Where that is above 0 the figure rests on dominance too, which `assumptions_at` adds.
     """
 
     name: str
     title: str
     relation: str
-    source: str
     assumptions: tuple[str, ...]
-    proved: bool
     has_order: bool
-    proved_from_alpha: float | None = None
+    proved_from_alpha: float = 0.0
 
     @property
     def participation(self) -> str:
@@ -39,14 +37,16 @@ class Accountant:
 
     def proved_at(self, alpha: float) -> bool:
         """Whether the figure is a theorem at this α, under the assumptions named."""
-        return self.proved or (
-            self.proved_from_alpha is not None and alpha >= self.proved_from_alpha
-        )
+        return alpha >= self.proved_from_alpha
 
     def assumptions_at(self, alpha: float) -> tuple[str, ...]:
-        """The assumptions, with what is known of dominance at this α and not at others."""
-        known = DOMINANCE_PROVED if self.proved_at(alpha) else DOMINANCE_VERIFIED
-        return tuple(known if text == _DOMINANCE else text for text in self.assumptions)
+        """The assumptions, with what is known of dominance at this α where the figure needs it."""
+        if self.proved_from_alpha == 0.0:
+            return self.assumptions
+        return (
+            *self.assumptions,
+            DOMINANCE_PROVED if self.proved_at(alpha) else DOMINANCE_VERIFIED,
+        )
 
 
 THROUGH_DRAWS = (
@@ -65,11 +65,6 @@ _VISIBLE = "Participation is visible: the figure holds even if it is known who w
 SEPARATE = (
     "The softmax output of a record does not depend on other records of its batch "
     "(no batch normalisation)."
-)
-_DOMINANCE = (
-    "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: for "
-    "alpha of at least 1/2 by a proof of this project's that is not yet peer reviewed "
-    "(docs/dominance.md); for a smaller alpha not proved, and no counterexample is known."
 )
 DOMINANCE_PROVED = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: a "
@@ -93,40 +88,28 @@ ACCOUNTANTS: dict[str, Accountant] = {
             name="theorem1",
             title="Theorem 1, as published",
             relation=_LEMMA_RELATION,
-            source="the paper, Theorem 1: the RDP lemma, the Poisson subsampling bound of Zhu and "
-            "Wang 2019, the conversion of Canonne, Kamath and Steinke 2020",
             assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
-            proved=True,
             has_order=True,
         ),
         Accountant(
             name="exact",
             title="Theorem 1 with the exact Rényi divergence of the vertex pair",
             relation=_LEMMA_RELATION,
-            source="docs/dominance.md: the vertex pair is the worst pair for orders up to α/r; "
-            "subsampling and conversion as in Theorem 1",
             assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
-            proved=True,
             has_order=True,
         ),
         Accountant(
             name="visible",
             title="visible participation (Rényi)",
             relation="replace-input",
-            source="the RDP lemma, mixed with the identity; the conversion of Canonne, Kamath and "
-            "Steinke 2020",
             assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE),
-            proved=True,
             has_order=True,
         ),
         Accountant(
             name="pld",
             title="privacy loss distribution of the vertex pair",
             relation="zero-out, where the null record and every absent record emit a dummy draw",
-            source="docs/accounting.md: Beta(α+r, α) against Beta(α, α+r), Poisson-subsampled in "
-            "both directions, composed by dp-accounting with pessimistic rounding",
-            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE, _DOMINANCE),
-            proved=False,
+            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
             has_order=False,
             proved_from_alpha=0.5,
         ),
@@ -134,10 +117,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
             name="visible-pld",
             title="visible participation (privacy loss distribution)",
             relation="replace-input",
-            source="docs/accounting.md: the vertex pair mixed with the identity, composed by "
-            "dp-accounting with pessimistic rounding",
-            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE, _DOMINANCE),
-            proved=False,
+            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE),
             has_order=False,
             proved_from_alpha=0.5,
         ),
@@ -186,8 +166,9 @@ def account(
     """ε of `steps` draws-only steps at this r, by the named accountant.
 
     Formal guarantee
-        That of the accountant: `ACCOUNTANTS[accountant]` names the relation, the source and the
-        assumptions. No accountant of the Dirichlet mechanism covers the released weights.
+        That of the accountant: `ACCOUNTANTS[accountant]` names the relation and the assumptions,
+        the function of its name in renyi.py or composed.py the source. No accountant of the
+        Dirichlet mechanism covers the released weights.
     """
     lookup(accountant)
     check_r(r, alpha)

@@ -269,7 +269,9 @@ def theorem1(setting: Setting, target: float | None = None) -> Cost:
         stays secret; an unsampled record is not told apart from a sampled one by the absence of
         a draw (hidden participation); and the output of a record does not depend on other
         records of its batch. Algorithm 1's own updates break the first.
-        It does not cover the released weights. Source: the paper, Theorem 1.
+        It does not cover the released weights. Source: the paper, Theorem 1: the RDP lemma, the
+        Poisson subsampling bound of Zhu and Wang 2019, the conversion of Canonne, Kamath and
+        Steinke 2020.
     """
     r, alpha = setting.r, setting.alpha
     moments = lemma_log_moment(np.arange(top_order(r, alpha) + 1.0), r, alpha)

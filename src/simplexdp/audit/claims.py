@@ -8,7 +8,7 @@ with canaries that are in or out is held against the claim itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
@@ -29,12 +29,7 @@ class Claim:
     basis: str
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "relation": self.relation,
-            "basis": self.basis,
-        }
+        return asdict(self)
 
 
 def held(statement: Statement, delta: float, relation: str) -> Claim:

@@ -65,10 +65,10 @@ def calibrated(settings: Settings, records: int) -> Mapping[str, Any]:
         return settings.options
     assert settings.batch_size is not None
     assert settings.steps is not None
-    from ..methods import dpsgd  # imported when used: Opacus takes seconds to load
+    from ..methods import prv  # imported when used: Opacus takes seconds to load
 
     rate = settings.batch_size / records
-    noise, _ = dpsgd.calibrate(settings.epsilon, settings.delta, rate, settings.steps)
+    noise, _ = prv.calibrate(settings.epsilon, settings.delta, rate, settings.steps)
     return {**settings.options, "noise_multiplier": noise}
 
 

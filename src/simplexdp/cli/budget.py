@@ -9,6 +9,7 @@ import typer
 
 from .. import accounting
 from .. import ledger as ledgers
+from ..files import check_picture
 from ..statement import rounded_down, rounded_up
 from .shell import AccountantName, Alpha, Delta, Epsilon, Json, SampleRate, Steps, app, emit
 
@@ -56,9 +57,11 @@ def account(
         "steps": steps,
     }
     if plot is not None:
-        from ..report.accountants import plot_accountants
+        from ..report.accountants import curves, plot_accountants
 
-        plot_accountants(plot, r=r, **run)
+        check_picture(plot)
+        note = f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}"
+        plot_accountants(plot, curves(r=r, **run), note)
     _emit_cost(accountant, run, r, str(r), accounting.account(accountant, r=r, **run), as_json)
 
 

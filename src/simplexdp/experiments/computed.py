@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from .. import accounting, mechanism
-from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
+from ..schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from . import recipes
 from .table import Column, Table, Value
 

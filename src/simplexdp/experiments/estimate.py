@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from .. import data, methods
-from ..methods.outcome import steps_of as steps_of_epochs
-from ..plan import usual_steps
+from ..methods.outcome import steps_from_epochs
+from ..schedule import usual_steps
 from ..settings import Settings
 
 FEW, MORE = 2, 8  # steps of the two trainings whose difference is timed
@@ -73,7 +73,7 @@ def steps_of(settings: Settings, records: int) -> int:
         from ..methods import dpsgd  # brings Opacus
 
         return dpsgd.schedule(settings, records)[1]
-    return steps_of_epochs(settings, records, settings.batch_size) or usual_steps(records)
+    return steps_from_epochs(settings, records, settings.batch_size) or usual_steps(records)
 
 
 def total(parts: Iterable[float]) -> str:

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 
 from .. import data, features, ledger, noise, progress
-from ..accounting.gaussian import calibrate_mu
 from ..runs import RunFolder
 from ..settings import Settings
 from ..statement import Statement
 from ..training import refuse_not_finite
-from . import fixed_features, linear, linear_rule
+from . import fixed_features, linear
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -50,15 +49,15 @@ def train(
     feature_map = features.build(name, dataset.input_shape)
     model = fixed_features.FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
     shape = (feature_map.channels, feature_map.positions)
-    rule = linear_rule.choose(
+    rule, cost = linear.planned(
         len(dataset.train.labels),
-        calibrate_mu(settings.epsilon, settings.delta),
+        settings.epsilon,
+        settings.delta,
         shape,
         steps=settings.steps,
         lr=settings.lr,
         **options,
     )
-    cost = linear.spending(settings.epsilon, settings.delta, rule)
     keep = run is not None  # the thousand small trainings of an audit leave nothing behind
     rows = fixed_features.compute(dataset, feature_map, keep)
     linear.check(rows.train, dataset.train.labels, dataset.classes, shape, rule)

@@ -20,7 +20,7 @@ from .outcome import (
     refuse_options,
     reserve,
     seed_of,
-    steps_of,
+    steps_from_epochs,
 )
 
 LOPSIDED = 10  # times as many records in the largest class as in the smallest
@@ -50,7 +50,7 @@ def train(
         settings.delta,
         records,
         batch_size=settings.batch_size,
-        steps=steps_of(settings, records, settings.batch_size),
+        steps=steps_from_epochs(settings, records, settings.batch_size),
         alpha=settings.alpha,
         accountant=settings.accountant,
         estimator=cast(mechanism.Estimator, settings.estimator),

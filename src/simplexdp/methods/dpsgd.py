@@ -24,20 +24,18 @@ import copy
 import math
 import warnings
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
-from opacus.accountants import PRVAccountant
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
 from .. import data, distributed, ledger, models, sampling, training
-from ..plan import ADAPTIVE_LEARNING_RATE
 from ..runs import RunFolder
+from ..schedule import ADAPTIVE_LEARNING_RATE
 from ..settings import ADAPTIVE, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
-from .dpsgd_step import Recipe, average_into, clipped_sum, set_noisy_gradient, trainable
+from .dpsgd_step import StepParameters, average_into, clipped_sum, set_noisy_gradient, trainable
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -49,6 +47,7 @@ from .outcome import (
     reserve,
     seed_of,
 )
+from .prv import calibrate, epsilon_of, numerical_error
 
 DEFAULTS: dict[str, Any] = {
     "clip": 1.0,
@@ -71,73 +70,12 @@ LARGEST_NOISE = 1e6  # beyond it nothing is learnt, and the accountant overflows
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
 GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
 FEWEST_AT_ONCE = 8
-# What the PRV accountant's Fourier transforms in double precision may move in δ with every step.
-ROUNDING_OF_A_STEP = 1e-15
 FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
 FLOATING_POINT = (
     "Clipped sums and noise are floating point, whose rounding is not accounted for, and the noise "
     "comes from a statistical generator (Philox) and not a cryptographic one."
 )
 LEARNING_RATE = 0.5
-
-
-@cache
-def epsilon_of(
-    noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float
-) -> float:
-    """The PRV accountant's upper bound on ε for these steps; it includes its numerical error."""
-    check_rounding(steps, delta)
-    accountant = PRVAccountant()
-    accountant.history = [(noise_multiplier, sample_rate, steps)]
-    with warnings.catch_warnings():
-        # A Rényi bound, only to find the width of its grid, remarks on the orders it tried.
-        warnings.filterwarnings("ignore", message="Optimal order is")
-        epsilon = float(accountant.get_epsilon(delta, eps_error=error))
-    return max(0.0, epsilon)  # at a large δ the figure may be negative; ε = 0 is then what holds
-
-
-def check_rounding(steps: int, delta: float) -> None:
-    """Refuse a δ at which rounding would make the accountant's figure too small."""
-    moved = steps * ROUNDING_OF_A_STEP
-    if not moved <= delta / 10.0:
-        raise ValueError(
-            f"delta = {delta:g} is too small for the PRV accountant at {steps} steps: rounding may "
-            f"move about {moved:.1g}, more than a tenth of it, and the figure would be too small; "
-            "use a larger delta or fewer steps"
-        )
-
-
-def numerical_error(epsilon: float) -> float:
-    """The accountant's error, which its figure includes: a fifth of a percent of the budget."""
-    return min(0.1, max(1e-3, 0.002 * epsilon))
-
-
-@cache
-def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
-    """A noise multiplier within the budget, and above 99 % of it, and what it costs."""
-    error = numerical_error(epsilon)
-    target = math.log(0.995 * epsilon)
-    sigma = 1.0
-    below: tuple[float, float] | None = None  # log σ and log ε of too little noise,
-    above: tuple[float, float] | None = None  # and of too much
-    for _ in range(60):
-        cost = epsilon_of(sigma, sample_rate, steps, delta, error)
-        if 0.99 * epsilon <= cost <= epsilon:
-            return sigma, cost
-        point = (math.log(sigma), math.log(max(cost, 1e-9)))
-        below, above = (point, above) if cost > epsilon else (below, point)
-        if below is None or above is None:
-            sigma *= 2.0 if above is None else 0.5
-        else:
-            # Straight between the two in logarithms, and never at the very ends.
-            part = (below[1] - target) / (below[1] - above[1])
-            part = min(0.95, max(0.05, part))
-            sigma = math.exp(below[0] + part * (above[0] - below[0]))
-        if not 2.0**-7 < sigma < 2.0**16:
-            break
-    raise ValueError(
-        f"no noise gives epsilon = {epsilon:g} for {steps} steps; change the steps or the budget"
-    )
 
 
 def schedule(settings: Settings, records: int) -> tuple[int, int]:
@@ -161,7 +99,7 @@ def train(
     check_separate(model, dataset.input_shape)
     noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
     pixels = has_pixels(dataset)
-    recipe = recipe_of(settings, options, noise_multiplier, batch_size, model, pixels)
+    chosen = step_parameters(settings, options, noise_multiplier, batch_size, model, pixels)
     lr = settings.lr or default_rate(settings.optimizer, options)
     averaged = copy.deepcopy(model) if options["weight_average"] else None
     hooked = with_gradients_by_record(model, dataset.input_shape, dataset.classes)
@@ -169,8 +107,8 @@ def train(
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
         draws = sampling.stream(distributed.own_seed(seed), "copies", step)
-        totals = clipped_sum(model, inputs, labels, recipe, draws)
-        set_noisy_gradient(model, totals, recipe, sampling.stream(seed, "dpsgd-noise", step))
+        totals = clipped_sum(model, inputs, labels, chosen, draws)
+        set_noisy_gradient(model, totals, chosen, sampling.stream(seed, "dpsgd-noise", step))
         optimizer.step()
         if averaged is not None:
             average_into(averaged, model, float(options["weight_average"]), step)
@@ -197,7 +135,6 @@ def train(
                     ),
                     channels_last=False,
                     evaluated=averaged,
-                    extra={} if averaged is None else dict(averaged.named_parameters()),
                 ),
                 run,
                 show_progress,
@@ -208,14 +145,14 @@ def train(
         trained,
         model if averaged is None else averaged,
         name,
-        statement(settings, dataset, recipe, steps, epsilon),
+        statement(settings, dataset, chosen, steps, epsilon),
         {
             "batch_size": batch_size,
             "sample_rate": sample_rate,
             "lr": lr,
-            "clip": recipe.clip,
+            "clip": chosen.clip,
             "noise_multiplier": noise_multiplier,
-            "microbatch": recipe.microbatch,
+            "microbatch": chosen.microbatch,
         },
     )
 
@@ -290,15 +227,15 @@ def noise_for(
     return float(given), epsilon
 
 
-def recipe_of(
+def step_parameters(
     settings: Settings,
     options: dict[str, Any],
     noise_multiplier: float,
     batch_size: int,
     model: nn.Module,
     pixels: bool,
-) -> Recipe:
-    """The step's recipe; microbatches by the model's size where not given."""
+) -> StepParameters:
+    """What every step does; microbatches by the model's size where not given."""
     copies = int(options["augmentation_multiplicity"])
     size = sum(p.numel() for p in trainable(model))
     numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
@@ -308,7 +245,7 @@ def recipe_of(
     microbatch = min(fitting, math.ceil(batch_size)) if given is None else int(given)
     if microbatch < 1:
         raise ValueError(f"the microbatch is {microbatch}; at least 1 record is needed")
-    return Recipe(
+    return StepParameters(
         clip=float(options["clip"]),
         noise_multiplier=noise_multiplier,
         expected_batch=float(batch_size),
@@ -330,7 +267,7 @@ def default_rate(optimizer: str, options: dict[str, Any]) -> float:
 def statement(
     settings: Settings,
     dataset: data.Dataset,
-    recipe: Recipe,
+    chosen: StepParameters,
     steps: int,
     epsilon: float,
 ) -> Statement:
@@ -339,17 +276,17 @@ def statement(
         method="dpsgd (Opacus)",
         mechanism={
             "name": "sampled Gaussian",
-            "noise_multiplier": recipe.noise_multiplier,
-            "clip": recipe.clip,
-            "augmentation_multiplicity": recipe.copies,
-            "normaliser": f"the public {recipe.expected_batch:g} expected records",
+            "noise_multiplier": chosen.noise_multiplier,
+            "clip": chosen.clip,
+            "augmentation_multiplicity": chosen.copies,
+            "normaliser": f"the public {chosen.expected_batch:g} expected records",
             "noise": "floating-point Gaussian, not protected in its lowest bits",
         },
         epsilon=epsilon,
         delta=settings.delta,
         accountant="PRV (Opacus), upper bound with its numerical error",
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
-        sampling=f"Poisson, rate {recipe.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
+        sampling=f"Poisson, rate {chosen.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
         steps=steps,
         covers_draws=False,
         covers_weights=True,

@@ -25,7 +25,7 @@ from ..data.augment import augment
 
 
 @dataclass(frozen=True)
-class Recipe:
+class StepParameters:
     """What one step does with its batch."""
 
     clip: float
@@ -39,7 +39,11 @@ class Recipe:
 
 
 def clipped_sum(
-    model: nn.Module, inputs: Tensor, labels: Tensor, recipe: Recipe, rng: np.random.Generator
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    chosen: StepParameters,
+    rng: np.random.Generator,
 ) -> list[Tensor]:
     """The sum of clipped per-example gradients, by parameter, over all processes.
 
@@ -47,14 +51,14 @@ def clipped_sum(
     """
     parameters = trainable(model)
     totals = [torch.zeros_like(p) for p in parameters]
-    for first in range(0, len(labels), recipe.microbatch):
-        part = slice(first, first + recipe.microbatch)
-        batch, targets = copies_of(inputs[part], labels[part], recipe, rng)
+    for first in range(0, len(labels), chosen.microbatch):
+        part = slice(first, first + chosen.microbatch)
+        batch, targets = copies_of(inputs[part], labels[part], chosen, rng)
         loss = functional.cross_entropy(model(batch), targets, reduction="sum")
         loss.backward()
-        gradients = [per_record(p, len(labels[part]), recipe.copies) for p in parameters]
+        gradients = [per_record(p, len(labels[part]), chosen.copies) for p in parameters]
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
-        factors = (recipe.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
+        factors = (chosen.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
         for total, gradient in zip(totals, gradients, strict=True):
             # A gradient that is not finite cannot be clipped: it contributes nothing.
@@ -92,27 +96,27 @@ def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor
 
 
 def copies_of(
-    inputs: Tensor, labels: Tensor, recipe: Recipe, rng: np.random.Generator
+    inputs: Tensor, labels: Tensor, chosen: StepParameters, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """Each record as many times as asked for, each copy augmented by its own draw."""
-    if not recipe.augmentations:
+    if not chosen.augmentations:
         return inputs, labels
-    stored = inputs.repeat_interleave(recipe.copies, dim=0)
-    if recipe.pixels:  # back to bytes, in which zero is black, as the augmentation expects it
+    stored = inputs.repeat_interleave(chosen.copies, dim=0)
+    if chosen.pixels:  # back to bytes, in which zero is black, as the augmentation expects it
         stored = ((stored * 0.5 + 0.5) * 255.0).round().to(torch.uint8)
     return (
-        training.to_network(augment(stored, recipe.augmentations, rng), channels_last=False),
-        labels.repeat_interleave(recipe.copies, dim=0),
+        training.to_network(augment(stored, chosen.augmentations, rng), channels_last=False),
+        labels.repeat_interleave(chosen.copies, dim=0),
     )
 
 
 def set_noisy_gradient(
-    model: nn.Module, totals: list[Tensor], recipe: Recipe, rng: np.random.Generator
+    model: nn.Module, totals: list[Tensor], chosen: StepParameters, rng: np.random.Generator
 ) -> None:
     """Gradient = (sum + σ·clip·N) / (n·q), over the clip too where gradients are rescaled."""
-    scale = recipe.expected_batch * (recipe.clip if recipe.rescale else 1.0)
+    scale = chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
     for parameter, total in zip(trainable(model), totals, strict=True):
-        draw = rng.standard_normal(tuple(total.shape)) * (recipe.noise_multiplier * recipe.clip)
+        draw = rng.standard_normal(tuple(total.shape)) * (chosen.noise_multiplier * chosen.clip)
         added = torch.from_numpy(np.asarray(draw)).to(total.device, torch.float32)
         parameter.grad = (total + added) / scale
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
-from simplexdp.methods import exact_sums, noisy_gd, whitening
+from simplexdp.methods import exact_sums, linear_rule, noisy_gd, whitening
 from simplexdp.methods.linear_rule import Rule
 from simplexdp.noise import Bits
 
@@ -76,6 +76,14 @@ class Fitted:
             "ridge": self.rule.ridge,
             "parameters": int(self.weights.size + self.bias.size),
         }
+
+
+def planned(
+    records: int, epsilon: float, delta: float, shape: tuple[int, int], **given: Any
+) -> tuple[Rule, Spending]:
+    """The rule for a budget, with whatever the user fixed instead, and its split of that budget."""
+    rule = linear_rule.choose(records, calibrate_mu(epsilon, delta), shape, **given)
+    return rule, spending(epsilon, delta, rule)
 
 
 def spending(epsilon: float, delta: float, rule: Rule) -> Spending:

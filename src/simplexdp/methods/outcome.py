@@ -130,7 +130,7 @@ def is_separate(name: str, model: nn.Module, input_shape: tuple[int, ...]) -> bo
     return None if ":" in name else True
 
 
-def steps_of(settings: Settings, records: int, batch_size: int | None) -> int | None:
+def steps_from_epochs(settings: Settings, records: int, batch_size: int | None) -> int | None:
     """Steps from epochs, where epochs were given and the batch size is known."""
     if settings.epochs is None:
         return settings.steps
@@ -144,7 +144,7 @@ def by_epochs(settings: Settings, records: int, usual_batch: int) -> tuple[int, 
     batch_size = settings.batch_size or max(2, usual_batch)
     sample_rate = batch_size / records
     sampling.check_sampling(records, sample_rate)
-    steps = steps_of(settings, records, batch_size)
+    steps = steps_from_epochs(settings, records, batch_size)
     return batch_size, steps or max(1, round(EPOCHS / sample_rate))
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from .. import data, distributed, ledger, training
-from ..plan import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..runs import RunFolder
+from ..schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from ..settings import DEFAULTS, Settings
 from ..statement import Statement
 from .outcome import (
@@ -20,7 +20,7 @@ from .outcome import (
     refuse_options,
     reserve,
     seed_of,
-    steps_of,
+    steps_from_epochs,
 )
 
 
@@ -48,7 +48,7 @@ def train(
         DEFAULTS.epsilon,
         DEFAULTS.delta,
         settings.batch_size,
-        steps_of(settings, records, settings.batch_size),
+        steps_from_epochs(settings, records, settings.batch_size),
         DEFAULTS.alpha,
     )
     name, model = model_for(settings, dataset, seed)

@@ -79,7 +79,7 @@ def train_below(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
     """Train all of a network with noise before its last layer, or before the one named."""
-    from .dpsgd import calibrate
+    from .prv import calibrate
 
     for name in ("features", "relation", "dimensions", "penalty"):
         if name in settings.options:

@@ -15,25 +15,32 @@ import numpy as np
 from simplexdp.accounting import ACCOUNTANTS, account
 from simplexdp.files import check_picture
 
-NAMES = ("theorem1", "exact", "pld", "visible")
+STYLES = {  # which accountants are drawn: color and mark
+    "theorem1": ("#1b6ca8", "o"),
+    "exact": ("#d1495b", "s"),
+    "pld": ("#2e8b57", "^"),
+    "visible": ("#7a5195", "D"),
+}
 NOTE = (
     "These figures bound at most the draws, under each accountant's\nassumptions. "
     "None covers the released weights.\n\n"
     "pld rests on dominance of the vertex pair: a proof by this\nproject for α ≥ ½, not yet peer "
     "reviewed; below, verified\nnumerically and not proved (docs/dominance.md)."
 )
-_COLORS = {"theorem1": "#1b6ca8", "exact": "#d1495b", "pld": "#2e8b57", "visible": "#7a5195"}
-_MARKS = {"theorem1": "o", "exact": "s", "pld": "^", "visible": "D"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """ε by one accountant over one parameter; not a number where it refuses."""
+    """ε by one accountant over one parameter; not a number where it refuses.
+
+    `proved` is of the setting around which the parameter moves.
+    """
 
     accountant: str
     parameter: str
     values: tuple[float, ...]
     epsilon: tuple[float, ...]
+    proved: bool
 
 
 def _figure(name: str, setting: dict[str, float], delta: float) -> float:
@@ -74,16 +81,17 @@ def curves(
         "sample_rate": (sample_rate / 16.0, min(8.0 * sample_rate, 0.5)),
         "steps": (max(1.0, steps / 64.0), 4.0 * steps),
     }
+    proved = {name: ACCOUNTANTS[name].proved_at(alpha) for name in STYLES}
     found = []
     for parameter, (low, high) in spans.items():
         values = tuple(float(value) for value in np.geomspace(low, high, points))
-        for name in NAMES:
+        for name in STYLES:
             figures = tuple(_figure(name, setting | {parameter: v}, delta) for v in values)
-            found.append(Curve(name, parameter, values, figures))
+            found.append(Curve(name, parameter, values, figures, proved[name]))
     classes = (2.0, 10.0, 100.0, 1e3, 1e4, 1e5)
-    for name in NAMES:
+    for name in STYLES:
         flat = _figure(name, setting, delta)
-        found.append(Curve(name, "classes", classes, (flat,) * len(classes)))
+        found.append(Curve(name, "classes", classes, (flat,) * len(classes), proved[name]))
     return found
 
 
@@ -96,23 +104,9 @@ _LABELS = {
 }
 
 
-def plot_accountants(
-    path: str | Path,
-    *,
-    r: float = 0.235,
-    alpha: float = 3.0,
-    sample_rate: float = 0.005,
-    steps: int = 20_000,
-    delta: float = 1e-5,
-    points: int = 9,
-) -> Path:
+def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
     """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
-    path = Path(path)
     check_picture(path)
-    found = curves(
-        r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta, points=points
-    )
-
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -121,15 +115,15 @@ def plot_accountants(
     axes = figure.subplots(2, 3).flatten()
     for panel, parameter in zip(axes, _LABELS, strict=False):
         for curve in (c for c in found if c.parameter == parameter):
-            known = ACCOUNTANTS[curve.accountant]
+            color, mark = STYLES[curve.accountant]
             panel.plot(
                 curve.values,
                 curve.epsilon,
-                color=_COLORS[curve.accountant],
-                marker=_MARKS[curve.accountant],
+                color=color,
+                marker=mark,
                 markersize=4,
-                label=f"{curve.accountant}: {known.title}"
-                + ("" if known.proved_at(alpha) else " (verified, not proved)"),
+                label=f"{curve.accountant}: {ACCOUNTANTS[curve.accountant].title}"
+                + ("" if curve.proved else " (verified, not proved)"),
             )
         panel.set_xscale("log")
         panel.set_yscale("log")
@@ -142,11 +136,10 @@ def plot_accountants(
     axes[5].text(
         0.02,
         0.35,
-        f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}\n\n" + NOTE,
+        f"{note}\n\n{NOTE}",
         transform=axes[5].transAxes,
         fontsize=9,
         verticalalignment="top",
     )
     figure.suptitle("What the Dirichlet draws cost, by accountant")
     figure.savefig(path, dpi=130)
-    return path

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import mechanism, methods
 from ..experiments import grid, identity, labels, recipes, records
-from ..plan import TYPICAL_TRUE_CLASS_PROBABILITY
+from ..schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..settings import Settings
 from . import measured
 

@@ -1,0 +1,84 @@
+"""Which batch, steps and rate, where they are not given?  By rule, from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+
+from . import accounting
+from .settings import ADAPTIVE
+
+# The paper's figure on learning rates: over γ·κ the curves of all α fall together. The best γ·κ
+# of its nine curves are between 0.03 and 0.19; this is their geometric middle.
+EFFECTIVE_LEARNING_RATE = 0.08
+TYPICAL_TRUE_CLASS_PROBABILITY = 0.9
+# Theorem 1 always admits some r, if need be by an order in the thousands; below this share of α
+# the draws say next to nothing about the model's outputs and training is hopeless.
+LEAST_USEFUL_R = 1 / 100
+# Adaptive optimizers divide the scale κ out again; the paper trains Adam at this rate.
+ADAPTIVE_LEARNING_RATE = 0.001
+
+
+def rate_for(optimizer: str, sgd: float) -> float:
+    """An optimizer's rate where plain descent takes `sgd`; adaptive methods have their own."""
+    if optimizer in ADAPTIVE:
+        return ADAPTIVE_LEARNING_RATE
+    # Momentum m adds up 1/(1 − m) past gradients, here ten.
+    return sgd * (0.1 if optimizer == "momentum" else 1.0)
+
+
+def schedule(
+    records: int,
+    epsilon: float,
+    delta: float,
+    batch_size: int | None,
+    steps: int | None,
+    alpha: float,
+    accountant: str = "theorem1",
+) -> tuple[int, int]:
+    """Batch size and steps, by rule from the number of records and the budget where not given.
+
+    The factor 3 in Theorem 1 leaves a cost that no r lowers at moderate orders and that grows
+    like q³, so a customary batch is impossible on small data.  The rule takes q near 1/180, at
+    most 250 records, and at most half of the rate at which no useful r is left.
+    """
+    for what, number in (("records", records), ("batch_size", batch_size), ("steps", steps)):
+        if number is not None and not isinstance(number, Integral):
+            raise ValueError(f"{what} is {number!r}; give a whole number (int)")
+    if records < 2:
+        raise ValueError(f"the data set has {records} records; at least 2 are needed")
+    if batch_size is not None and not 1 <= batch_size < records:
+        raise ValueError(
+            f"the batch size is {batch_size}; it must be at least 1 and below the {records} records"
+        )
+    if steps is None:
+        steps = usual_steps(records)
+    if steps < 1:
+        raise ValueError(f"the number of steps is {steps}; it must be at least 1")
+    if batch_size is None:
+        # Composed figures take seconds each, and are below these.
+        hidden = accounting.lookup(accountant).participation == "hidden"
+        quick = "theorem1" if hidden else "visible"
+        limit = 0.5 * records * largest_useful_rate(quick, epsilon, delta, alpha, steps)
+        batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
+    return batch_size, steps
+
+
+def usual_steps(records: int) -> int:
+    """The steps of a run that does not say how many."""
+    return int(min(max(records / 6, 3000), 10_000))
+
+
+def largest_useful_rate(
+    accountant: str, epsilon: float, delta: float, alpha: float, steps: int
+) -> float:
+    """The largest sampling rate that leaves a useful r; 0 where none does."""
+    rate = accounting.largest_sample_rate(
+        accountant,
+        epsilon=epsilon,
+        delta=delta,
+        alpha=alpha,
+        steps=steps,
+        r=LEAST_USEFUL_R * alpha,
+    )
+    return rate or 0.0
