@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from simplexdp import Plan, accounting, sampling
+from simplexdp import Plan, accounting, distributed, ledger, sampling
 from simplexdp.plan import BudgetExhausted, balanced_weights
 
 RECORDS = 400
@@ -196,9 +197,27 @@ def test_seeds_are_secret_unless_asked_for():
 
 
 def test_a_copy_which_would_repeat_the_noise_is_refused():
-    for make in (copy.copy, copy.deepcopy):
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="would draw the same noise again"):
             make(small_plan(seed=None))
+
+
+def test_each_process_of_a_group_would_draw_a_batch_of_its_own(monkeypatch):
+    plan = small_plan()
+    monkeypatch.setattr(distributed, "world", lambda: 2)
+    with pytest.raises(ValueError, match="each of 2 processes would draw a whole batch"):
+        next(plan.batches((torch.zeros(plan.records, 1), torch.zeros(plan.records).long())))
+
+
+@pytest.mark.parametrize("accountant", ["theorem1", "visible"])
+def test_a_ledger_charges_a_plan_no_more_than_its_budget(tmp_path, accountant):
+    """By the numerical figure of the same participation, which is below both."""
+    plan = small_plan(seed=3, accountant=accountant)
+    book = ledger.Ledger(tmp_path / "ledger.jsonl")
+    book.reserve("data", "dirichlet", plan.event(), "run", ledger.DRAWS)
+    spent = book.spent("data", plan.delta)
+    assert 0.0 < spent.draws <= plan.epsilon
+    assert any("known seed" in caveat for caveat in spent.caveats)
 
 
 def test_the_statement_never_covers_the_weights():

@@ -22,6 +22,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, noise
+from simplexdp.accounting.charges import marked
+from simplexdp.accounting.totals import SEED_KNOWN
 from simplexdp.data.schema import scale, to_unit
 from simplexdp.methods import certified, linear
 from simplexdp.methods.fixed_features import noise_bits
@@ -47,6 +49,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         reproducible, and private only from those who do not know the number, if no other fit
         uses it.
     steps, clip, lr : chosen by rule from n and the budget where None.
+
+    A fit leaves ``statement_``, and ``event_`` to be entered in a ledger (``Ledger.reserve``).
 
     Formal guarantee
     ----------------
@@ -115,11 +119,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bias_ = fitted.bias
         self.epsilon_ = cost.epsilon
         self.n_iter_ = rule.schedule.steps
-        self.statement_ = certified.statement(
-            feature_map,
-            fitted,
-            seed_known=self.random_state is not None,
-        )
+        seed_known = self.random_state is not None
+        self.event_ = marked(cost.event(), [SEED_KNOWN] if seed_known else [])
+        self.statement_ = certified.statement(feature_map, fitted, seed_known=seed_known)
         return self
 
     def decision_function(self, X: Any) -> Array:

@@ -25,7 +25,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from . import accounting, mechanism, sampling
+from . import accounting, distributed, mechanism, sampling
+from .accounting.charges import Event, dirichlet, marked
+from .accounting.totals import SEED_KNOWN
 from .batches import Data, gather
 from .schedule import (
     EFFECTIVE_LEARNING_RATE,
@@ -89,14 +91,12 @@ class Plan:
         self._iteration = 0
         self._all_poisson = True
 
-    def __copy__(self) -> Plan:
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refused: copy, deepcopy, pickle and whatever sends objects to other processes."""
         raise TypeError(
             "a copy of a plan would draw the same noise again; make another Plan for another "
             "training"
         )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
-        return self.__copy__()
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
         schedule: dict[str, Any] = {
@@ -133,6 +133,11 @@ class Plan:
             raise ValueError(
                 f"the plan draws the batches itself: give it the data set or a tuple (inputs, "
                 f"labels), not a {type(data).__name__}"
+            )
+        if distributed.world() > 1:
+            raise ValueError(
+                f"each of {distributed.world()} processes would draw a whole batch a step where "
+                "one is accounted for; train in several with torchrun -m simplexdp train"
             )
         if isinstance(data, tuple) and len(data[0]) != len(data[1]):
             raise ValueError(f"there are {len(data[0])} inputs and {len(data[1])} labels")
@@ -214,6 +219,12 @@ class Plan:
             delta=self.delta,
         )
         return cost.epsilon
+
+    def event(self) -> Event:
+        """What all steps of the plan are charged in a ledger (`Ledger.reserve`)."""
+        participation = accounting.lookup(self.accountant).participation
+        event = dirichlet(self.r, self.alpha, self.sample_rate, self.steps, participation)
+        return marked(event, [SEED_KNOWN] if self.seed_known else [])
 
     def statement(
         self,

@@ -106,6 +106,27 @@ def test_one_record_moves_the_sum_by_at_most_the_clip() -> None:
     assert 0.5 * 0.7 < change <= 0.7 * (1 + 1e-4)
 
 
+def test_gradients_of_mixed_precision_are_summed_in_single_precision() -> None:
+    """In the eight bits of bfloat16 the sum of 1024 moves by 4 where one of them goes."""
+    weight = nn.Parameter(torch.zeros(4))
+    weight.grad_sample = torch.full((1024, 4), 0.5, dtype=torch.bfloat16)  # of norm 1
+    found = dpsgd_step.per_record(weight, 1024, 1)
+    assert found.dtype == torch.float32
+    ones = torch.ones(1024)
+    moved = torch.tensordot(ones, found, dims=1) - torch.tensordot(ones[1:], found[1:], dims=1)
+    assert float(moved.norm()) == 1.0
+
+
+def test_products_in_fewer_bits_are_refused(tmp_path, blobs) -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(ValueError, match="one record could do more than the clip"):
+            methods.run(Settings(data="blobs", method="dpsgd"), tmp_path / "run", dataset=blobs)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_record_without_a_finite_gradient_contributes_nothing() -> None:
     model, _ = network()
     inputs, labels = batch()

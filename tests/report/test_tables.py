@@ -66,10 +66,17 @@ def test_runs_on_a_copy_and_on_the_original_are_not_averaged(results, make_recor
     assert row_of(table, "Dirichlet, resnet9, lr auto", "ours")["ε = 1"] == "77.00"
 
 
-def test_runs_on_two_copies_are_not_averaged(make_record):
+@pytest.mark.parametrize("known", [True, False])
+def test_runs_on_two_copies_are_not_averaged(make_record, known):
+    """Known ones say their checksum, the record of a run on others has it."""
     settings = grid.experiment("dermamnist").cells[0].settings
     found = [
         make_record(settings, "dermamnist", value, seed, provenance=[JPEG.replace("abc", checksum)])
+        if known
+        else {
+            **make_record(settings, "dermamnist", value, seed, provenance=[JPEG]),
+            "data_checksums": {"dermamnist.npz": checksum},
+        }
         for seed, (value, checksum) in enumerate([(0.2, "aaa"), (0.9, "bbb")])
     ]
     table = tables.accuracy("dermamnist", gather.groups(found))

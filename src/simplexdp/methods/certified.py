@@ -61,9 +61,7 @@ def train(
     keep = run is not None  # the thousand small trainings of an audit leave nothing behind
     rows = fixed_features.compute(dataset, feature_map, keep)
     linear.check(rows.train, dataset.train.labels, dataset.classes, shape, rule)
-    # One Gaussian release of the whole μ: the multiplier of a single step is 1/μ.
-    event = ledger.gaussian(1.0 / cost.mu)
-    reserve(settings, run, event, ledger.WEIGHTS, dataset.computed_from_data)
+    reserve(settings, run, cost.event(), ledger.WEIGHTS, dataset.computed_from_data)
     with progress.steps(rule.schedule.steps, 0, show_progress) as bar:
         fitted = linear.fit(
             rows.train,

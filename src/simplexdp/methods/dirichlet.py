@@ -68,10 +68,7 @@ def train(
         plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
         return distributed.descend(parallel, optimizer, criterion, inputs, labels)
 
-    accountant = accounting.lookup(plan.accountant)
-    event = ledger.dirichlet(
-        plan.r, plan.alpha, plan.sample_rate, plan.steps, accountant.participation
-    )
+    has_order = accounting.lookup(plan.accountant).has_order
     trained = training.train(
         training.Job(
             model=model,
@@ -84,11 +81,11 @@ def train(
             optimizer=optimizer,
             # A numerical composition takes seconds: it is made once, at the end.
             epsilon_spent=lambda step: (
-                plan.epsilon_spent(step) if accountant.has_order or step == plan.steps else None
+                plan.epsilon_spent(step) if has_order or step == plan.steps else None
             ),
             on_resume=plan.resume_at,
             reserve=lambda: reserve(
-                settings, run, event, ledger.DRAWS, dataset.computed_from_data, separate
+                settings, run, plan.event(), ledger.DRAWS, dataset.computed_from_data, separate
             ),
         ),
         run,

@@ -35,7 +35,14 @@ from ..schedule import ADAPTIVE_LEARNING_RATE
 from ..settings import ADAPTIVE, Settings
 from ..statement import Assumption, Statement, common_assumptions
 from .dpsgd_probe import with_gradients_by_record
-from .dpsgd_step import StepParameters, average_into, clipped_sum, set_noisy_gradient, trainable
+from .dpsgd_step import (
+    StepParameters,
+    average_into,
+    check_precision,
+    clipped_sum,
+    set_noisy_gradient,
+    trainable,
+)
 from .outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
@@ -87,6 +94,7 @@ def train(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
     """Train with DP-SGD; the noise is calibrated to the budget for exactly these steps."""
+    check_precision()
     options = checked_options(settings)
     records = len(dataset.train.labels)
     batch_size, steps = schedule(settings, records)

@@ -83,7 +83,9 @@ def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor
         )
     if isinstance(gradient, list):
         gradient = torch.stack(gradient).sum(dim=0)  # a layer that is used more than once
-    by_copy = torch.as_tensor(gradient)
+    # Mixed precision in the network makes them shorter, and norms and sums of such are not bounded
+    # by the clip.
+    by_copy = torch.as_tensor(gradient).float()
     if len(by_copy) != records * copies:
         raise ValueError(
             f"a layer of the model sees {len(by_copy)} rows where there are {records * copies} "
@@ -93,6 +95,15 @@ def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor
     if copies == 1:
         return by_copy
     return by_copy.reshape(-1, copies, *parameter.shape).mean(dim=1)
+
+
+def check_precision() -> None:
+    """Refuse where torch may round each clipped gradient to fewer bits when it sums them."""
+    if torch.get_float32_matmul_precision() != "highest":
+        raise ValueError(
+            "torch may multiply in fewer bits than single precision has, so that one record could "
+            "do more than the clip; call torch.set_float32_matmul_precision('highest')"
+        )
 
 
 def copies_of(

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from simplexdp.accounting.charges import Event, gaussian
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.methods import exact_sums, linear_rule, noisy_gd, whitening
 from simplexdp.methods.linear_rule import Rule
@@ -46,6 +47,10 @@ class Spending:
     @property
     def epsilon(self) -> float:
         return gaussian_epsilon(self.mu, self.delta)
+
+    def event(self) -> Event:
+        """What a ledger charges: one Gaussian release of the whole μ, whose multiplier is 1/μ."""
+        return gaussian(1.0 / self.mu)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import mechanism, methods
 from ..experiments import grid, identity, labels, recipes, records
+from ..runs import CHECKSUMS
 from ..schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from ..settings import Settings
 from . import measured
@@ -76,10 +77,11 @@ class Results:
 
 def groups(found: Sequence[Record]) -> list[Group]:
     """Records by configuration and by whether the data were the original."""
-    by_cell: dict[tuple[str, str, str | None], list[Record]] = {}
+    by_cell: dict[tuple[str, str, str], list[Record]] = {}
     for record in found:
         cell = identity.cell(Settings.from_json(record["configuration"]))
-        by_cell.setdefault((record["experiment"], cell, _copy(record)), []).append(record)
+        copy = f"{_copy(record)} {record.get(CHECKSUMS)}"
+        by_cell.setdefault((record["experiment"], cell, copy), []).append(record)
     made = [
         Group(
             Settings.from_json(runs[0]["configuration"]),
