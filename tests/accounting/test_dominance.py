@@ -149,7 +149,7 @@ def test_the_mean_inside_a_level_set_is_above_the_mean(alpha, strength, theta, d
     # The interval may be a thousand times as wide as the peak, which quad then must be shown.
     width = math.sqrt(special.polygamma(1, a) + special.polygamma(1, b))
     points = [np.clip(mean + k * width, low, high) for k in (-8, -2, 0, 2, 8)]
-    inside = integrate.quad(integrand, low, high, limit=200, points=points)
+    inside = integrate.quad(integrand, low, high, limit=200, points=points, epsabs=1e-12)
     assert inside[0] >= -1e-9
 
 
