@@ -188,6 +188,21 @@ def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(
     assert "accuracy" in done.stdout
 
 
+def test_an_error_of_the_system_names_the_file_that_was_given(command, tmp_path):
+    done = command("report", "--results", str(tmp_path), "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == f"simplexdp: {tmp_path}: Is a directory; give another path, or mend this one\n"
+    )
+
+
+def test_filing_one_run_takes_no_table(command, tmp_path):
+    done = command("reproduce", "digits", "--import-run", str(tmp_path))
+    assert done.returncode == 2
+    assert "leave out the table" in done.stderr
+
+
 def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
     def full(**given: object) -> int:
         raise OSError(28, "No space left on device")

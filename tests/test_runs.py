@@ -120,6 +120,15 @@ def test_another_run_in_the_same_folder_is_counted_again(
     assert len(book.entries()) == 1 + first_counts
 
 
+@pytest.mark.parametrize("line", ["5", '{"a": 1}', '{"step": 30, ', "\xff"])
+def test_what_was_measured_ends_where_a_line_is_damaged(tmp_path, line):
+    folder = runs.RunFolder.create(tmp_path / "run", SETTINGS)
+    folder.append_metrics({"step": 10})
+    with (folder.path / "metrics.jsonl").open("ab") as file:
+        file.write(line.encode("latin-1") + b'\n{"step": 40}\n')
+    assert folder.metrics() == [{"step": 10}]
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, killed, kept):
     """Its seconds are those of all of them; without its checkpoint it begins anew on the last."""

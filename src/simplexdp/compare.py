@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import audit as attacks
-from . import data, methods, progress, runs
+from . import data, files, methods, progress, runs
 from .files import check_picture, finite
 from .ledger import Event, Ledger, identity
 from .methods import OF_ALGORITHM_1
@@ -222,5 +222,5 @@ def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
         "filled: the figure covers the released weights; hollow: it does not",
         fontsize=10,
     )
-    figure.savefig(path)
+    files.write_picture(figure, path)
     pyplot.close(figure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import math
 import os
@@ -124,8 +125,37 @@ def finite(value: float) -> float | None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; a damaged file is named in the error."""
+    """Read JSON as `write_json` writes it; a damaged file is named in the error."""
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid JSON; it is damaged or was edited") from error
+        return json.loads(path.read_text("utf-8"), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not valid JSON; it is damaged or was edited, so delete it and make it again"
+        ) from error
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+@contextmanager
+def well_formed(path: Path, way_out: str = "delete it and make it again") -> Iterator[None]:
+    """Make one error, which names the file, of content that has not the shape it was written in."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path} is not as it was written; {way_out}") from error
+
+
+def make_writable(folder: Path) -> None:
+    """Make a folder, and refuse one that cannot be written to, before anything is done for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder} cannot be written to; name another folder")
+
+
+def write_picture(figure: Any, path: Path, **options: Any) -> None:
+    """Write a figure of matplotlib's whole or not at all, in the format of the path's ending."""
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), **options)
+    write_atomically(path, content.getvalue())

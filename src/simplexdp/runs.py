@@ -174,11 +174,15 @@ class RunFolder:
         """What was measured, up to the line that a kill cut in two."""
         path = self.path / METRICS
         found: list[dict[str, Any]] = []
-        for line in path.read_text().splitlines() if path.exists() else ():
+        text = path.read_text("utf-8", errors="replace") if path.exists() else ""
+        for line in text.splitlines():
             try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
+                record = json.loads(line)
+            except ValueError:
                 break
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                break
+            found.append(record)
         return found
 
     def cut_metrics(self, step: int) -> None:

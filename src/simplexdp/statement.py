@@ -144,11 +144,14 @@ def from_json(record: Mapping[str, Any]) -> Statement:
     return Statement(**values)
 
 
+SECRET_SEED = "The random seed is secret."
+
+
 def common_assumptions(seed_known: bool, computed_from_data: Sequence[str]) -> list[Assumption]:
     """What every private run needs: a secret seed and nothing else read from the inputs."""
     assumptions = [
         Assumption(
-            "The random seed is secret."
+            SECRET_SEED
             + (" It was given by the user, so every draw can be recomputed." if seed_known else ""),
             holds=not seed_known,
         ),

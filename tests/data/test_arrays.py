@@ -96,7 +96,7 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lacks the array y"):
         data.load(save(tmp_path / "a.npz", X=x), bounds="0:1")
     x[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"X in b\.npz has 1 missing or infinite values"):
+    with pytest.raises(ValueError, match=r"X in b\.npz has 1 values that are missing, infinite"):
         data.load(save(tmp_path / "b.npz", X=x, y=LABELS), bounds="0:1")
     with pytest.raises(ValueError, match="one whole number or text for each record"):
         data.load(save(tmp_path / "c.npz", X=np.zeros((30, 2)), y=LABELS[:-1]), bounds="0:1")

@@ -155,6 +155,9 @@ class HereRay:
     def cancel(self, task, force):
         self.cancelled += 1
 
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_fills_on_a_worker_stops_the_sweep_and_keeps_what_is_ready(
@@ -199,3 +202,30 @@ def test_a_run_on_a_card_asks_ray_for_one(monkeypatch, tmp_path, device, cards):
     reproduce.reproduce("digits", ray=True, device=device, results=tmp_path, budget_minutes=1.0)
     assert asked["gpus_each"] == cards
     assert 30 < asked["deadline"] - time.monotonic() <= 60
+
+
+def test_what_ray_prints_does_not_reach_standard_output(monkeypatch, tmp_path, capsys):
+    """There stands one JSON object; a worker that died for good is told in words of ours."""
+    (one,) = work((10,))
+    crashed = type("WorkerCrashedError", (Exception,), {})("see python-core-worker-*.log")
+    here = HereRay({one.key: crashed})
+    monkeypatch.setattr(cluster, "_ray", lambda: here)
+    look = here.wait
+    monkeypatch.setattr(here, "wait", lambda *a, **k: print("(raylet) died") or look(*a, **k))
+    swept = cluster.sweep([one], tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+    assert "its worker died 4 times" in swept.failed[one.label]
+    out, err = capsys.readouterr()
+    assert (out, "(raylet) died" in err) == ("", True)
+
+
+def test_a_card_that_is_not_here_is_not_waited_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+    with pytest.raises(ValueError, match="no graphics card is here for --device cuda"):
+        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], gpus_each=1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch, tmp_path, address):
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+    with pytest.raises(ValueError, match="no Ray cluster answers at"):
+        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], address=address)

@@ -11,6 +11,7 @@ import pytest
 
 from simplexdp import methods, runs
 from simplexdp.experiments import identity, records
+from simplexdp.report import gather
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(data="digits", model="logistic", batch_size=8, steps=20, seed=0)
@@ -84,6 +85,58 @@ def test_batch_normalisation_over_shards_is_another_model(norm, refused, tmp_pat
     else:
         record = json.loads(records.import_run(folder.path, tmp_path / "results").read_text())
         assert record["processes"] == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": None},
+        {"machine": None},
+        {"outcome": 5},
+        {"outcome": {}},
+        {"outcome": {"accuracy": 7.0}},
+        {"settings": 1},
+        {"processes": "x"},
+    ],
+)
+def test_a_damaged_run_is_named(finished, tmp_path, change):
+    whole = finished.configuration()
+    if isinstance(change.get("outcome"), dict) and change["outcome"]:
+        change = {"outcome": {**whole["outcome"], **change["outcome"]}}
+    damaged = {k: v for k, v in {**whole, **change}.items() if v is not None}
+    (finished.path / runs.CONFIGURATION).write_text(json.dumps(damaged))
+    with pytest.raises(ValueError, match=f"^{finished.path} is not as it was written; delete"):
+        records.import_run(finished.path, tmp_path / "results")
+
+
+def test_a_record_says_what_a_run_breaks_of_its_claim(tmp_path, blobs):
+    """But for a known seed, which all records have so that they can be made again."""
+    settings = Settings(data="blobs", method="certified", seed=0)
+    computed = dataclasses.replace(blobs, computed_from_data=("the bounds of the column age",))
+    for name, dataset in (("kept", blobs), ("broken", computed)):
+        methods.run(settings, tmp_path / name, dataset=dataset)
+    kept, broken = (
+        records.record_of_run(runs.RunFolder(tmp_path / name)) for name in ("kept", "broken")
+    )
+    assert records.BROKEN not in kept
+    assert any("the bounds of the column age" in said for said in broken[records.BROKEN])
+    (group,) = gather.groups([broken])
+    assert group.covers.startswith("nothing: a run breaks an assumption")
+
+
+@pytest.mark.parametrize(
+    "content", ["1", "null", '{"data_options": 5}', '{"zz": 1}', '{"steps": "5"}']
+)
+def test_a_record_with_a_damaged_configuration_is_named(tmp_path, content):
+    path = tmp_path / "runs" / "digits" / "a.json"
+    path.parent.mkdir(parents=True)
+    version = json.dumps(runs.version())
+    path.write_text(f'{{"key": "a", "version": {version}, "configuration": {content}}}')
+    with pytest.raises(ValueError, match=f"^{path} is not as it was written; delete it"):
+        records.load(tmp_path)
+    path.write_text("[" * 200_000)
+    with pytest.raises(ValueError, match=f"^{path} is not valid JSON"):
+        records.load(tmp_path)
 
 
 def test_an_unfinished_run_is_refused(tmp_path):

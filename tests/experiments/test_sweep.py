@@ -342,6 +342,25 @@ def test_a_method_without_batches_is_timed_whole(method):
     assert estimated < 20 * outcome.seconds
 
 
+@pytest.mark.parametrize("content", ["5", "{bad", '{"kind": {"slow": 1}}'])
+def test_a_damaged_file_of_timings_is_made_anew(small, tmp_path, content):
+    (tmp_path / sweep.PACES).write_text(content)
+    (work,) = sweep.work_of(small, only="plain")
+    (seconds,), failed = sweep.paces([work], tmp_path)
+    assert seconds > 0
+    assert not failed
+    assert len(json.loads((tmp_path / sweep.PACES).read_text())) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(
+    listed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sweep, "paces", lambda *_: pytest.fail("it was timed"))
+    monkeypatch.setattr(os, "access", lambda path, mode: "results" not in str(path))
+    with pytest.raises(ValueError, match="cannot be written to; name another folder"):
+        reproduce.reproduce("small", results=tmp_path / "results", run_root=tmp_path / "runs")
+
+
 def test_what_cannot_be_timed_is_named(small, tmp_path):
     work = sweep.work_of(small)[:1]
     broken = dataclasses.replace(work[0].settings, model="no-such-network")

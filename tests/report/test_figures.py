@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from simplexdp.report import figures, gather
+from simplexdp.experiments import records
+from simplexdp.report import figures, gather, page
+from simplexdp.settings import Settings
 
 
 def test_a_data_set_with_runs_without_privacy_alone(results):
@@ -33,3 +35,17 @@ def test_every_figure_and_table_is_written(results, tmp_path):
     again, pdf = figures._save(figures._asymptotics(), tmp_path / "again", ["svg", "pdf"])
     assert again.read_bytes() == svg
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_own_data_is_shown_without_its_place(make_record, tmp_path):
+    """A path would be no file name, and tells where somebody keeps private records."""
+    settings = Settings(data="/home/person/wards/xray.csv", method="certified", seed=0)
+    record = make_record(settings, "unlisted", 0.8, 0)
+    found = gather.groups([record])
+    assert [s["data"] for s in gather.accuracy_series(found) if s["source"] == "ours"] == [
+        "xray.csv"
+    ]
+    records.write(record, tmp_path / "results")
+    written = figures.write(tmp_path / "results", tmp_path / "figures", endings=("svg",))
+    assert tmp_path / "figures" / "accuracy-xray.csv.svg" in written
+    assert "/home/person" not in page.render(page.gathered(tmp_path / "results"))

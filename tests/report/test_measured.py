@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simplexdp.report import measured, page
+from simplexdp.runs import version
 
 
 @pytest.mark.parametrize(
@@ -15,11 +16,18 @@ from simplexdp.report import measured, page
         ("benchmarks/cost.json", "[]"),
         ("accounting/paper_table.json", "{}"),
         ("certified/peers.json", "[]"),
+        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": 1}'),
+        ("audit/digits.json", '{"version": "VERSION", "rows": 5}'),
+        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": NaN}'),
+        ("benchmarks/classes.json", '{"rows": [{}]}'),
+        ("benchmarks/cost.json", '{"version": "VERSION", "networks": [{}]}'),
+        ("accounting/paper_table.json", '{"rows": [{}]}'),
+        ("certified/peers.json", '{"data": {"x": {}}}'),
     ],
 )
-def test_a_file_of_another_kind_is_named(results, place, content):
+def test_a_file_of_another_kind_or_shape_is_named(results, place, content):
     (results / place).parent.mkdir(exist_ok=True)
-    (results / place).write_text(content)
+    (results / place).write_text(content.replace("VERSION", version()))
     with pytest.raises(ValueError, match=f"{place}.*make it again"):
         page.gathered(results)
 

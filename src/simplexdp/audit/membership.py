@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import data
+from .. import data, files
 from ..settings import Settings
 from . import claims, crafting, schedules, shadow
 
@@ -179,4 +179,4 @@ def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
         title=title,
     )
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    files.write_picture(figure, path, dpi=150, metadata={"Software": None})

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from .. import data, methods, sampling
+from .. import data, files, methods, sampling
 from ..settings import Settings
 from . import crafting, schedules, shadow
 
@@ -171,7 +171,7 @@ def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: in
                 axes.imshow(_picture(inputs[column], shape), cmap="gray", vmin=0.0, vmax=1.0)
                 axes.set(xticks=[], yticks=[])
             grid[row][0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    files.write_picture(figure, path, dpi=110, metadata={"Software": None})
 
 
 def _picture(row: Array, shape: tuple[int, ...]) -> Array:

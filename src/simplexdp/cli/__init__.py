@@ -42,13 +42,20 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (ValueError, OSError) as error:
-        # What raised it without a number has said what to do.
-        code = _fail(FULL if files.is_disk_full(error) else str(error))
+        code = _fail(FULL if files.is_disk_full(error) else _said(error))
     except ArithmeticError:
         code = _fail("a number is too large or too small to compute with; give a usual one")
     if code == INTERRUPTED:
         code = _fail(f"interrupted; {GO_ON}")
     sys.exit(code or 0)
+
+
+def _said(error: Exception) -> str:
+    """What raised it without a number has said what to do; the system's own says only what is."""
+    name = getattr(error, "filename2", None) or getattr(error, "filename", None)
+    if not isinstance(error, OSError) or error.strerror is None or name is None:
+        return str(error)
+    return f"{name}: {error.strerror}; give another path, or mend this one"
 
 
 def _help(error: Any) -> int:

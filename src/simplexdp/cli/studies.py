@@ -47,6 +47,8 @@ def reproduce(
     from ..experiments import reproduce as reproduction
 
     if import_run is not None:
+        if name:
+            raise ValueError("--import-run files one run where it belongs; leave out the table")
         path = records.import_run(import_run, results)
         emit({"imported": str(path)}, as_json, f"filed as {path}")
         return

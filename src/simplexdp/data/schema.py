@@ -195,5 +195,6 @@ def refuse_missing(values: Array, what: str) -> None:
     bad = int(np.size(values) - np.count_nonzero(np.isfinite(values)))
     if bad:
         raise DataError(
-            f"{what} has {bad} missing or infinite values: fill or remove those records first"
+            f"{what} has {bad} values that are missing, infinite or no numbers: "
+            "fill or remove those records first"
         )

@@ -7,8 +7,11 @@ the driver writes records, one file a key, so nothing enters the results twice.
 
 from __future__ import annotations
 
+import socket
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ from .sweep import DiskFull, Swept, Work, bar, loader, one_line, train
 
 RETRIES = 3
 SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_TO_ANSWER = 5.0
+DIED = f"its worker died {RETRIES + 1} times, perhaps for want of memory; give the command again"
 
 
 def train_one(
@@ -44,22 +49,45 @@ def sweep(
     """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
     ray = _ray()
     began_here = not ray.is_initialized()
-    if began_here:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
-    try:
-        return _sweep(
-            ray,
-            todo,
-            results,
-            run_root.resolve(),
-            dict(zip((w.key for w in todo), seconds_each, strict=True)),
-            deadline,
-            show_progress,
-            {"num_cpus": 1, "num_gpus": gpus_each},
-        )
-    finally:
+    _check_reached(address)
+    with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         if began_here:
-            ray.shutdown()
+            ray.init(address=address, log_to_driver=False, include_dashboard=False)
+        try:
+            _check_cards(ray, gpus_each, address)
+            return _sweep(
+                ray,
+                todo,
+                results,
+                run_root.resolve(),
+                dict(zip((w.key for w in todo), seconds_each, strict=True)),
+                deadline,
+                show_progress,
+                {"num_cpus": 1, "num_gpus": gpus_each},
+            )
+        finally:
+            if began_here:
+                ray.shutdown()
+
+
+def _check_reached(address: str | None) -> None:
+    """Refuse at once an address where nobody answers; Ray tries for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # a local cluster, or a name that Ray looks up
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"no Ray cluster answers at {address}; check --ray-address") from error
+
+
+def _check_cards(ray: Any, wanted: float, address: str | None) -> None:
+    """Refuse to wait for a card that a cluster on this machine does not have."""
+    if address is None and wanted > ray.cluster_resources().get("GPU", 0):
+        raise ValueError(
+            "no graphics card is here for --device cuda; name a cluster that has one with "
+            "--ray-address, or leave --device out"
+        )
 
 
 def _sweep(
@@ -94,7 +122,8 @@ def _sweep(
                     if isinstance(cause, Busy):
                         swept.elsewhere.append(work.label)
                     else:
-                        swept.failed[work.label] = one_line(cause)
+                        died = type(cause).__name__ == "WorkerCrashedError"
+                        swept.failed[work.label] = DIED if died else one_line(cause)
                         full = full or files.is_disk_full(cause)
             if full:  # what is ready was filed; the rest goes on from its folders another time
                 raise DiskFull(swept)

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import files, runs
 from ..settings import Settings
+from ..statement import SECRET_SEED
 from . import grid, identity
 
 DIGEST = "digest"
@@ -23,6 +24,7 @@ OF_THE_OCCASION = (  # not of the result
     *(DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "versions", "processes"),
 )
 ALSO_FROM_RUN = (runs.CHECKSUMS, runs.EARLIER_MACHINES)
+BROKEN = "broken_assumptions"  # of a run that would cover its weights, but for a known seed
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -52,14 +54,22 @@ class Loaded:
 
 def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict[str, Any]:
     """The record of a finished run; an unfinished one is refused."""
-    configuration = folder.configuration()
-    if not folder.finished() or "outcome" not in configuration:
+    if not folder.finished():
         raise ValueError(
             f"{folder.path} is not finished; go on with it by --resume --out {folder.path}"
         )
+    with files.well_formed(folder.path, "delete this folder and train it again"):
+        return _record(folder, experiment)
+
+
+def _record(folder: runs.RunFolder, experiment: str | None) -> dict[str, Any]:
+    configuration = folder.configuration()
     settings = identity.canonical(folder.settings())
     outcome = configuration["outcome"]
+    if not 0.0 <= outcome["accuracy"] <= 1.0:
+        raise ValueError("an accuracy is a share")
     statement = outcome["statement"]
+    broken = [said for said in statement["broken_assumptions"] if not said.startswith(SECRET_SEED)]
     machine = dict(configuration["machine"])
     versions = {"simplexdp": configuration["version"]}
     versions |= {name: machine.pop(name) for name in ("python", "torch") if name in machine}
@@ -72,6 +82,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         **{name: outcome.get(name) for name in FROM_OUTCOME if name in outcome},
         "evaluations": [[m["step"], m["test_accuracy"]] for m in folder.metrics()],
         "covers_weights": statement["covers_weights"],
+        **({BROKEN: broken} if statement["covers_weights"] and broken else {}),
         "accountant": statement["accountant"],
         "provenance": list(statement["notes"]),
         "processes": folder.processes(),
@@ -161,8 +172,10 @@ def _problem(record: Any, path: Path) -> str | None:
             f"{path}: of version {record['version']}, left out; "
             f"this is {runs.version()}, and results of different versions are not merged"
         )
-    settings = Settings.from_json(record["configuration"])
-    if path.stem != record["key"] or identity.key(settings) != record["key"]:
+    with files.well_formed(path, "delete it and reproduce it again"):
+        settings = Settings.from_json(record["configuration"])
+        key = identity.key(settings)
+    if path.stem != record["key"] or key != record["key"]:
         raise ValueError(
             f"{path} does not have the key of its own configuration; it was edited by hand, "
             "so delete it and reproduce it again"

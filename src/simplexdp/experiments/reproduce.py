@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import distributed
+from .. import distributed, files
 from . import cluster, computed, cost, estimate, grid, records, table
 from . import sweep as local
 
@@ -126,6 +126,8 @@ def _make_missing(
     swept = local.Swept()
     seconds: list[float] = []
     if todo:
+        for folder in (results / "runs" / name, run_root):
+            files.make_writable(folder)
         _say(
             f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
         )

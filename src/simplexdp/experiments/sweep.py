@@ -110,7 +110,7 @@ def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) 
     with locked(run_root, work.key):
         if (path / CONFIGURATION).exists() and RunFolder.open(path).finished():
             return RunFolder.open(path)
-        if path.exists() and not (path / CONFIGURATION).exists():
+        if path.is_dir() and not (path / CONFIGURATION).exists():
             shutil.rmtree(path)  # killed before the configuration was written
         dataset = load(work.settings)
         if work.records not in (None, len(dataset.train)):
@@ -215,7 +215,7 @@ def paces(
     """
     load = loader()
     path = run_root / PACES
-    known: dict[str, dict[str, float]] = files.read_json(path) if path.exists() else {}
+    known = _kept_paces(path)
     seconds: list[float] = []
     failed: dict[str, str] = {}
     unknown: dict[str, str] = {}
@@ -224,23 +224,30 @@ def paces(
         late = deadline is not None and time.monotonic() > deadline
         if kind not in known and late:
             unknown[kind] = "no time was left to time it"
-        if kind not in known and kind not in unknown:
+        if kind not in unknown:
             try:
-                pace = estimate.measure(work.settings, load(work.settings))
-                known[kind] = dataclasses.asdict(pace)
-                run_root.mkdir(parents=True, exist_ok=True)
-                files.write_json(path, known)
+                dataset = load(work.settings)
+                if kind not in known:
+                    known[kind] = estimate.measure(work.settings, dataset)
+                    run_root.mkdir(parents=True, exist_ok=True)
+                    files.write_json(path, {k: dataclasses.asdict(p) for k, p in known.items()})
+                steps = estimate.steps_of(work.settings, len(dataset.train.labels))
+                whole = known[kind].seconds(steps, work.settings.evaluations)
+                seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
+                continue
             except Exception as error:  # the sweep reports it again, with the run it stops
                 unknown[kind] = one_line(error)
-        if kind in unknown:
-            failed[work.label] = unknown[kind]
-            seconds.append(0.0)
-            continue
-        records_there = len(load(work.settings).train.labels)
-        steps = estimate.steps_of(work.settings, records_there)
-        whole = estimate.Pace(**known[kind]).seconds(steps, work.settings.evaluations)
-        seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
+        failed[work.label] = unknown[kind]
+        seconds.append(0.0)
     return seconds, failed
+
+
+def _kept_paces(path: Path) -> dict[str, estimate.Pace]:
+    """What was timed before; nothing where the file does not tell."""
+    try:
+        return {kind: estimate.Pace(**pace) for kind, pace in files.read_json(path).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def steps_done(path: Path) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simplexdp.accounting import ACCOUNTANTS, account
-from simplexdp.files import check_picture
+from simplexdp.files import check_picture, write_picture
 
 STYLES = {  # which accountants are drawn: color and mark
     "theorem1": ("#1b6ca8", "o"),
@@ -142,4 +142,4 @@ def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
         verticalalignment="top",
     )
     figure.suptitle("What the Dirichlet draws cost, by accountant")
-    figure.savefig(path, dpi=130)
+    write_picture(figure, path, dpi=130)

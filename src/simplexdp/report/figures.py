@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import files
 from ..experiments import computed
 from ..experiments.table import save
 from . import gather, tables
@@ -156,6 +157,6 @@ def _save(figure: Any, stem: Path, endings: Sequence[str]) -> list[Path]:
     for path in paths:
         # No date inside: a figure changes when the results do.
         when = "CreationDate" if path.suffix == ".pdf" else "Date"
-        figure.savefig(path, metadata={when: None})
+        files.write_picture(figure, path, metadata={when: None})
     pyplot.close(figure)
     return paths

@@ -23,6 +23,7 @@ PAPERS_RATES = "cifar10-learning-rate"  # if this study has runs, it is shown an
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
 COVERS_WEIGHTS = "the released weights"
+COVERS_BROKEN = "nothing: a run breaks an assumption under which ε would cover the weights"
 COVERS_NOTHING = "nothing: no privacy mechanism"
 
 
@@ -46,6 +47,11 @@ class Group:
         return "dirichlet" if no_privacy else self.settings.method
 
     @property
+    def data(self) -> str:
+        """The data set's name; of a person's own data, the file's or folder's without its place."""
+        return Path(self.settings.data).name
+
+    @property
     def of_study(self) -> bool:
         return self.experiment in grid.studies()
 
@@ -62,7 +68,8 @@ class Group:
     def covers(self) -> str:
         run = self.runs[0]
         if run["covers_weights"]:
-            return COVERS_WEIGHTS
+            broken = any(records.BROKEN in one for one in self.runs)
+            return COVERS_BROKEN if broken else COVERS_WEIGHTS
         return COVERS_NOTHING if run.get("epsilon") is None else COVERS_DRAWS
 
 
@@ -96,10 +103,10 @@ def groups(found: Sequence[Record]) -> list[Group]:
             raise ValueError(
                 f"{group.label} in {group.experiment} has one seed twice; delete one of {keys}"
             )
-    alike = Counter((g.settings.data, g.label, g.epsilon) for g in made)
+    alike = Counter((g.data, g.label, g.epsilon) for g in made)
     made = [
         dataclasses.replace(g, apart=f", run {g.runs[0]['key']}")
-        if alike[g.settings.data, g.label, g.epsilon] > 1 and not g.of_study
+        if alike[g.data, g.label, g.epsilon] > 1 and not g.of_study
         else g
         for g in made
     ]
@@ -146,8 +153,8 @@ def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Accuracy against ε: ours and the paper's, one series a row of the tables."""
     series: list[dict[str, Any]] = []
     compared = [g for g in found if not g.of_study]
-    for name in dict.fromkeys([*grid.ACCURACY_TABLES, *(g.settings.data for g in compared)]):
-        own = [g for g in compared if g.settings.data == name]
+    for name in dict.fromkeys([*grid.ACCURACY_TABLES, *(g.data for g in compared)]):
+        own = [g for g in compared if g.data == name]
         for split in ("test", "validation"):
             with_split = [g for g in own if g.accuracies(split)]
             for text in dict.fromkeys(g.label for g in with_split):
@@ -245,7 +252,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
         mean, std = mean_and_spread(group.accuracies())
         rows.append(
             {
-                "data": group.settings.data,
+                "data": group.data,
                 "method": group.family,
                 "label": group.label,
                 "epsilon": group.epsilon,

@@ -11,6 +11,12 @@ from ..experiments import labels
 from ..runs import version
 from ..statement import rounded_up
 
+COST = Path("benchmarks") / "cost.json"
+OF_CLASSES = (  # what a row says of the classes that a network finds
+    *("key", "experiment", "epsilon", "lr", "accountant", "class_weights", "steps", "seed"),
+    *("accuracy", "recall", "never_predicted"),
+)
+
 
 def audits(results: Path) -> list[dict[str, Any]]:
     """What the attacks found beside the claims, where audits were run.
@@ -22,20 +28,17 @@ def audits(results: Path) -> list[dict[str, Any]]:
     single: list[dict[str, Any]] = []
     for path in _audit_files(results):
         content = files.read_json(path)
-        if isinstance(content, dict) and of_other_version(content, path) is None:
-            (tables if "rows" in content else single).extend(content.get("audits", [content]))
-    made = [row for table in tables for row in _of_table(table)]
-    rows = {(row["data"], row["method"]): row for row in made}
+        if of_other_version(content, path) is None:
+            with files.well_formed(path):
+                if "rows" in content:
+                    tables += _of_table(content)
+                else:
+                    single += _alone(content.get("audits", [content]))
+    rows = {(row["data"], row["method"]): row for row in tables}
     for found in single:  # one attack alone, beside those of the table where there is one
-        if found.get("epsilon_lower") is None:
-            continue
-        claim = found.get("claim", {})
-        new = _audited(found, found, claim.get("epsilon"), claim.get("delta"))
-        row = rows.setdefault((found["data"], found["method"]), new)
-        name = found["attack"].replace("-", "_")
-        in_out = "_in_out" if str(found.get("relation")).startswith("in or out") else ""
+        row = rows.setdefault((found["data"], found["method"]), {**found, "bounds": {}})
         if row["confidence"] == found["confidence"]:
-            row["bounds"].setdefault(name + in_out, _bound(found, claim.get("epsilon")))
+            row["bounds"] |= {n: b for n, b in found["bounds"].items() if n not in row["bounds"]}
     return list(rows.values())
 
 
@@ -52,6 +55,18 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 for name, found in attacks.items()
                 if found["epsilon_lower"] is not None
             }
+            yield made
+
+
+def _alone(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Single attacks that give a bound."""
+    for one in found:
+        if one.get("epsilon_lower") is not None:
+            claim = one.get("claim", {})
+            made = _audited(one, one, claim.get("epsilon"), claim.get("delta"))
+            in_out = "_in_out" if str(one.get("relation")).startswith("in or out") else ""
+            name = one["attack"].replace("-", "_") + in_out
+            made["bounds"] = {name: _bound(one, claim.get("epsilon"))}
             yield made
 
 
@@ -111,15 +126,16 @@ def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
     path = results / "accounting" / "paper_table.json"
     if not path.exists():
         return []
-    return [
-        {
-            "data": row["data"],
-            "epsilon": row["epsilon"],
-            "r": row["r"],
-            **{name: row["epsilon_at_r"].get(name) for name in accounting.ACCOUNTANTS},
-        }
-        for row in entry(path, "rows")
-    ]
+    with files.well_formed(path):
+        return [
+            {
+                "data": row["data"],
+                "epsilon": row["epsilon"],
+                "r": row["r"],
+                **{name: row["epsilon_at_r"].get(name) for name in accounting.ACCOUNTANTS},
+            }
+            for row in entry(path, "rows")
+        ]
 
 
 def entry(path: Path, name: str) -> Any:
@@ -135,12 +151,14 @@ def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
     path = results / "benchmarks" / "classes.json"
     if not path.exists():
         return []
-    return [row for row in entry(path, "rows") if row["key"] in keys]
+    with files.well_formed(path):
+        rows = [{name: row[name] for name in OF_CLASSES} for row in entry(path, "rows")]
+        return [row for row in rows if row["key"] in keys]
 
 
 def cost(results: Path) -> list[dict[str, Any]]:
     """Seconds of a step, where they were measured."""
-    path = results / "benchmarks" / "cost.json"
+    path = results / COST
     if not path.exists():
         return []
     content = files.read_json(path)
@@ -150,7 +168,7 @@ def cost(results: Path) -> list[dict[str, Any]]:
 
 def left_out(results: Path) -> list[str]:
     """The audits and times that another version of the package measured."""
-    paths = [*_audit_files(results), results / "benchmarks" / "cost.json"]
+    paths = [*_audit_files(results), results / COST]
     return [
         said
         for path in paths

@@ -39,7 +39,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     """Everything that the page shows."""
     found = gather.load(results)
     audits = measured.audits(results)
-    with_runs = [g.settings.data for g in found.groups if not g.of_study]
+    with_runs = [g.data for g in found.groups if not g.of_study]
     return {
         "version": version(),
         "runs": sum(len(group.runs) for group in found.groups),

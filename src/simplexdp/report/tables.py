@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import files
 from ..experiments import computed, grid, identity, labels, recipes
 from ..experiments.table import Column, Table, Value
 from . import gather, measured
@@ -111,7 +112,7 @@ def readme(found: Results) -> Table:
     for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found.groups:
             settings = group.settings
-            if group.of_study or settings.data != name:
+            if group.of_study or group.data != name:
                 continue
             budget = math.inf if settings.method == "plain" else settings.epsilon
             if budget not in (1.0, math.inf):
@@ -226,17 +227,17 @@ def _lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def cost(found: Results) -> Table:
     """Seconds of a step by method and network."""
-    rows: list[dict[str, Value]] = [
-        {
-            "network": row["network"],
-            "batch": row["batch_size"],
-            **{name: float(row["seconds"][name]) for name in ("plain", "dirichlet", "dpsgd")},
-            **{
-                name: _ratio(row, name) for name in ("dirichlet_over_plain", "dpsgd_over_dirichlet")
-            },
-        }
-        for row in measured.cost(found.folder)
-    ]
+    ratios = ("dirichlet_over_plain", "dpsgd_over_dirichlet")
+    with files.well_formed(found.folder / measured.COST):
+        rows: list[dict[str, Value]] = [
+            {
+                "network": row["network"],
+                "batch": row["batch_size"],
+                **{name: float(row["seconds"][name]) for name in ("plain", "dirichlet", "dpsgd")},
+                **{name: _ratio(row, name) for name in ratios},
+            }
+            for row in measured.cost(found.folder)
+        ]
     paper = recipes.published()["cost"]
     seconds = paper["resnet18_cifar10_epoch_seconds"]
     columns = (
@@ -264,6 +265,32 @@ def _ratio(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:.4g}{spread}"
 
 
+def _peer_rows(name: str, one: Mapping[str, Any]) -> list[dict[str, Value]]:
+    rows: list[dict[str, Value]] = []
+    for budget in one["budgets"]:
+        row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
+        for method in ("certified", "diffprivlib"):
+            of = budget[method]
+            spread = 100 * of["deviation"] if of["runs"] > 1 else None
+            row[method] = percent(100 * of["accuracy"], spread, of["runs"])
+            row[f"{method}_seconds"] = of["seconds"]
+        rows.append(row)
+    return rows
+
+
+def _peer_notes(name: str, one: Mapping[str, Any]) -> list[str]:
+    step, same = one["step"], one["opacus"]
+    return [
+        f"{name}: a step over {step['records']} records of {step['width']} scattering features "
+        f"takes {step['certified_seconds']:.4f} s, and {step['opacus_seconds']:.4f} s with "
+        f"Opacus' per-example gradients ({step['ratio']:.1f} times as long; processor time).",
+        f"{name}: the same {same['steps']} steps on the columns at ε = {same['epsilon']:g}, "
+        f"without private mean and moments: {100 * same['certified_accuracy']:.2f} % in "
+        f"{same['certified_seconds']:.2f} s, and with Opacus "
+        f"{100 * same['opacus_accuracy']:.2f} % in {same['opacus_seconds']:.2f} s.",
+    ]
+
+
 def peers(found: Results) -> Table:
     """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
     path = found.folder / "certified" / "peers.json"
@@ -273,27 +300,10 @@ def peers(found: Results) -> Table:
         "diffprivlib's figure is pure ε (δ = 0), which is more than (ε, 1e-5) and needs more "
         "noise; on digits it has the best of three C by test accuracy."
     ]
-    for name, one in by_data.items():
-        for budget in one["budgets"]:
-            row: dict[str, Value] = {"data": name, "epsilon": f"{budget['epsilon']:g}"}
-            for method in ("certified", "diffprivlib"):
-                of = budget[method]
-                spread = 100 * of["deviation"] if of["runs"] > 1 else None
-                row[method] = percent(100 * of["accuracy"], spread, of["runs"])
-                row[f"{method}_seconds"] = of["seconds"]
-            rows.append(row)
-        step, same = one["step"], one["opacus"]
-        notes.append(
-            f"{name}: a step over {step['records']} records of {step['width']} scattering features "
-            f"takes {step['certified_seconds']:.4f} s, and {step['opacus_seconds']:.4f} s with "
-            f"Opacus' per-example gradients ({step['ratio']:.1f} times as long; processor time)."
-        )
-        notes.append(
-            f"{name}: the same {same['steps']} steps on the columns at ε = {same['epsilon']:g}, "
-            f"without private mean and moments: {100 * same['certified_accuracy']:.2f} % in "
-            f"{same['certified_seconds']:.2f} s, and with Opacus "
-            f"{100 * same['opacus_accuracy']:.2f} % in {same['opacus_seconds']:.2f} s."
-        )
+    with files.well_formed(path):
+        for name, one in by_data.items():
+            rows += _peer_rows(name, one)
+            notes += _peer_notes(name, one)
     columns = (
         Column("data", "data set"),
         Column("epsilon", "ε"),
@@ -379,7 +389,7 @@ BUILT: dict[str, Callable[[Results], Table]] = {
 
 def _copies(groups: Sequence[Group]) -> list[str]:
     """Which data sets were not the originals."""
-    found = {(g.settings.data, said) for g in groups if (said := gather.provenance(g.runs[0]))}
+    found = {(g.data, said) for g in groups if (said := gather.provenance(g.runs[0]))}
     return [f"{name}: {said}." for name, said in sorted(found)]
 
 
