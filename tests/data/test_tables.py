@@ -132,7 +132,7 @@ def test_bounds_do_not_depend_on_a_record_that_is_not_public(tmp_path: Path) -> 
 def test_missing_values_are_refused_by_count_and_name_alone(tmp_path: Path, suffix: str) -> None:
     content = columns()
     content["income"] = [None if k in (3, 5) else v for k, v in enumerate(content["income"])]
-    with pytest.raises(ValueError, match=r"column income has [12] missing"):
+    with pytest.raises(ValueError, match=r"column income has [12] values that are missing"):
         data.load(write(tmp_path / f"t{suffix}", content), **DECLARED)
     content = columns()
     content["sex"] = [None, *content["sex"][1:]]
