@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+ANEW = "delete it and make it again"  # what to do with a file that a command makes
+
 
 class Busy(ValueError):
     """Another process holds the lock."""
@@ -91,15 +93,17 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     The mode is at most this, less what the person's umask takes away.
     """
     name = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         name.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # by the name that was asked for
+            error.filename, error.filename2 = str(path), None
         raise
 
 
@@ -124,14 +128,13 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, way_out: str = "") -> Any:
     """Read JSON as `write_json` writes it; a damaged file is named in the error."""
     try:
         return json.loads(path.read_text("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is not valid JSON; it is damaged or was edited, so delete it and make it again"
-        ) from error
+        said = f"{path} is not valid JSON; it is damaged or was edited"
+        raise ValueError(said + (f", so {way_out}" if way_out else "")) from error
 
 
 def _no_number(name: str) -> None:
@@ -139,7 +142,7 @@ def _no_number(name: str) -> None:
 
 
 @contextmanager
-def well_formed(path: Path, way_out: str = "delete it and make it again") -> Iterator[None]:
+def well_formed(path: Path, way_out: str = ANEW) -> Iterator[None]:
     """Make one error, which names the file, of content that has not the shape it was written in."""
     try:
         yield

@@ -131,12 +131,19 @@ def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
 class HereRay:
     """Ray's face in one process: a task runs when it is asked for, and `broken` names errors."""
 
-    def __init__(self, broken: dict[str, Exception]) -> None:
+    def __init__(self, broken: dict[str, Exception], running: bool = True) -> None:
         self.broken = broken
+        self.running = running
         self.cancelled = 0
 
     def is_initialized(self) -> bool:
-        return True
+        return self.running
+
+    def init(self, **given):
+        self.running = True
+
+    def shutdown(self):
+        self.running = False
 
     def remote(self, **needs):
         def task(settings, key, *rest):
@@ -219,13 +226,13 @@ def test_what_ray_prints_does_not_reach_standard_output(monkeypatch, tmp_path, c
 
 
 def test_a_card_that_is_not_here_is_not_waited_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}, running=False))
     with pytest.raises(ValueError, match="no graphics card is here for --device cuda"):
         cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], gpus_each=1)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
 def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch, tmp_path, address):
-    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
+    monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}, running=False))
     with pytest.raises(ValueError, match="no Ray cluster answers at"):
         cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], address=address)

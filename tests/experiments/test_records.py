@@ -109,6 +109,15 @@ def test_a_damaged_run_is_named(finished, tmp_path, change):
         records.import_run(finished.path, tmp_path / "results")
 
 
+def test_a_run_of_another_version_is_not_called_damaged(finished, tmp_path):
+    other = finished.configuration()
+    other["version"] = "0.2.0"
+    other["settings"]["momentum"] = 0.9
+    (finished.path / runs.CONFIGURATION).write_text(json.dumps(other))
+    with pytest.raises(ValueError, match=r"was made by version 0\.2\.0 and this is"):
+        records.import_run(finished.path, tmp_path / "results")
+
+
 def test_a_record_says_what_a_run_breaks_of_its_claim(tmp_path, blobs):
     """But for a known seed, which all records have so that they can be made again."""
     settings = Settings(data="blobs", method="certified", seed=0)

@@ -117,6 +117,14 @@ def test_gradients_of_mixed_precision_are_summed_in_single_precision() -> None:
     assert float(moved.norm()) == 1.0
 
 
+def test_sums_are_not_shortened_by_autocast() -> None:
+    """511.5 is no number of bfloat16, in which 1023 records would weigh as many as 1024."""
+    totals = [torch.zeros(4)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        dpsgd_step._add_clipped(totals, [torch.full((1023, 4), 0.5)], clip=1.0)
+    assert torch.equal(totals[0], torch.full((4,), 511.5))
+
+
 def test_products_in_fewer_bits_are_refused(tmp_path, blobs) -> None:
     torch.set_float32_matmul_precision("medium")
     try:

@@ -39,13 +39,13 @@ def test_every_figure_and_table_is_written(results, tmp_path):
 
 def test_own_data_is_shown_without_its_place(make_record, tmp_path):
     """A path would be no file name, and tells where somebody keeps private records."""
-    settings = Settings(data="/home/person/wards/xray.csv", method="certified", seed=0)
-    record = make_record(settings, "unlisted", 0.8, 0)
-    found = gather.groups([record])
-    assert [s["data"] for s in gather.accuracy_series(found) if s["source"] == "ours"] == [
-        "xray.csv"
-    ]
-    records.write(record, tmp_path / "results")
+    for number, place in enumerate(("a/xray.csv", "b/xray.csv", "b/mnist")):
+        settings = Settings(data=f"/home/person/{place}", method="certified", epsilon=1.0 + number)
+        records.write(make_record(settings, "unlisted", 0.8, 0), tmp_path / "results")
+    found = gather.load(tmp_path / "results")
+    ours = [s for s in gather.accuracy_series(found.groups) if s["source"] == "ours"]
+    assert sorted(s["data"] for s in ours) == ["own data mnist", *["own data xray.csv"] * 2]
+    assert [len(s["points"]) for s in ours] == [1, 1, 1]  # of two places: no curve through both
     written = figures.write(tmp_path / "results", tmp_path / "figures", endings=("svg",))
-    assert tmp_path / "figures" / "accuracy-xray.csv.svg" in written
+    assert tmp_path / "figures" / "accuracy-own-data-xray.csv.svg" in written
     assert "/home/person" not in page.render(page.gathered(tmp_path / "results"))

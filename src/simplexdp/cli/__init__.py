@@ -52,10 +52,9 @@ def main() -> None:
 
 def _said(error: Exception) -> str:
     """What raised it without a number has said what to do; the system's own says only what is."""
-    name = getattr(error, "filename2", None) or getattr(error, "filename", None)
-    if not isinstance(error, OSError) or error.strerror is None or name is None:
+    if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
         return str(error)
-    return f"{name}: {error.strerror}; give another path, or mend this one"
+    return f"{error.filename}: {error.strerror}; give another path, or mend this one"
 
 
 def _help(error: Any) -> int:

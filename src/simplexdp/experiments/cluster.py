@@ -7,6 +7,7 @@ the driver writes records, one file a key, so nothing enters the results twice.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -49,12 +50,13 @@ def sweep(
     """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
     ray = _ray()
     began_here = not ray.is_initialized()
-    _check_reached(address)
     with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         if began_here:
+            _check_reached(address)
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
         try:
-            _check_cards(ray, gpus_each, address)
+            if began_here and address is None and "RAY_ADDRESS" not in os.environ:
+                _check_cards(ray, gpus_each)
             return _sweep(
                 ray,
                 todo,
@@ -76,14 +78,14 @@ def _check_reached(address: str | None) -> None:
     if not colon or not port.isdigit():
         return  # a local cluster, or a name that Ray looks up
     try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
     except (OSError, OverflowError) as error:
         raise ValueError(f"no Ray cluster answers at {address}; check --ray-address") from error
 
 
-def _check_cards(ray: Any, wanted: float, address: str | None) -> None:
+def _check_cards(ray: Any, wanted: float) -> None:
     """Refuse to wait for a card that a cluster on this machine does not have."""
-    if address is None and wanted > ray.cluster_resources().get("GPU", 0):
+    if wanted > ray.cluster_resources().get("GPU", 0):
         raise ValueError(
             "no graphics card is here for --device cuda; name a cluster that has one with "
             "--ray-address, or leave --device out"

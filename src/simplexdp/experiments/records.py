@@ -20,11 +20,11 @@ from ..statement import SECRET_SEED
 from . import grid, identity
 
 DIGEST = "digest"
-OF_THE_OCCASION = (  # not of the result
-    *(DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "versions", "processes"),
-)
+# Not of the result:
+OF_THE_OCCASION = (DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "versions", "processes")
 ALSO_FROM_RUN = (runs.CHECKSUMS, runs.EARLIER_MACHINES)
 BROKEN = "broken_assumptions"  # of a run that would cover its weights, but for a known seed
+MAKE_AGAIN = "delete this folder and train it again"
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -58,7 +58,7 @@ def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict
         raise ValueError(
             f"{folder.path} is not finished; go on with it by --resume --out {folder.path}"
         )
-    with files.well_formed(folder.path, "delete this folder and train it again"):
+    with files.well_formed(folder.path, MAKE_AGAIN):
         return _record(folder, experiment)
 
 
@@ -115,12 +115,15 @@ def write(record: Mapping[str, Any], results: Path) -> Path:
 
 def import_run(folder: Path, results: Path) -> Path:
     """File a run that `simplexdp train` finished under the key that the sweep would give it."""
-    record = record_of_run(runs.RunFolder.open(folder))
-    if record["version"] != runs.version():
+    run = runs.RunFolder.open(folder)
+    with files.well_formed(folder, MAKE_AGAIN):
+        made_by = run.configuration().get("version")
+    if made_by not in (None, runs.version()):
         raise ValueError(
-            f"{folder} was made by version {record['version']} and this is {runs.version()}; "
+            f"{folder} was made by version {made_by} and this is {runs.version()}; "
             "results of different versions are not merged, so train it again"
         )
+    record = record_of_run(run)
     if record["processes"] > 1 and record["configuration"]["norm"] == "batch":
         raise ValueError(
             f"{folder} was trained in {record['processes']} processes with batch normalisation, "
@@ -145,7 +148,7 @@ def load(results: Path) -> Loaded:
     records: list[dict[str, Any]] = []
     left_out: list[str] = []
     for path in sorted((results / "runs").glob("*/*.json")):
-        record = files.read_json(path)
+        record = files.read_json(path, "delete it and reproduce it again")
         problem = _problem(record, path)
         if problem is None:
             records.append(record)

@@ -57,13 +57,7 @@ def clipped_sum(
         loss = functional.cross_entropy(model(batch), targets, reduction="sum")
         loss.backward()
         gradients = [per_record(p, len(labels[part]), chosen.copies) for p in parameters]
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
-        factors = (chosen.clip / norms.clamp_min(1e-12)).clamp_max(1.0)
-        whole = torch.isfinite(norms)
-        for total, gradient in zip(totals, gradients, strict=True):
-            # A gradient that is not finite cannot be clipped: it contributes nothing.
-            kept = gradient if bool(whole.all()) else gradient[whole]
-            total += torch.tensordot(factors[whole], kept, dims=1)
+        _add_clipped(totals, gradients, chosen.clip)
         for p in parameters:
             p.grad_sample = None  # type: ignore[attr-defined]
             p.grad = None
@@ -71,6 +65,18 @@ def clipped_sum(
         for total in totals:
             processes.all_reduce(total)
     return totals
+
+
+def _add_clipped(totals: list[Tensor], gradients: list[Tensor], clip: float) -> None:
+    """Add every record's gradient, scaled down to the clip over all parameters together."""
+    with torch.autocast(gradients[0].device.type, enabled=False):  # it would shorten the sums
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
+        factors = (clip / norms.clamp_min(1e-12)).clamp_max(1.0)
+        whole = torch.isfinite(norms)
+        for total, gradient in zip(totals, gradients, strict=True):
+            # A gradient that is not finite cannot be clipped: it contributes nothing.
+            kept = gradient if bool(whole.all()) else gradient[whole]
+            total += torch.tensordot(factors[whole], kept, dims=1)
 
 
 def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor:

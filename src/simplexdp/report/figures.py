@@ -39,7 +39,7 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
         own = [s for s in series if (s["data"], s["split"]) == (name, split)]
         of_split = "" if split == "test" else f"-{split}"
         drawn = _accuracy(own, split)
-        paths += _save(drawn, folder / f"accuracy-{name}{of_split}", endings)
+        paths += _save(drawn, folder / f"accuracy-{name}{of_split}".replace(" ", "-"), endings)
     rates = gather.learning_rates(found.groups)
     for source in ("ours", "published"):
         curves = rates[source]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import mechanism, methods
+from ..data import catalog
 from ..experiments import grid, identity, labels, recipes, records
 from ..runs import CHECKSUMS
 from ..schedule import TYPICAL_TRUE_CLASS_PROBABILITY
@@ -48,8 +49,9 @@ class Group:
 
     @property
     def data(self) -> str:
-        """The data set's name; of a person's own data, the file's or folder's without its place."""
-        return Path(self.settings.data).name
+        """The data set's name; a person's own data are told by the file's or folder's alone."""
+        name = self.settings.data
+        return name if name in catalog.names() else f"own data {Path(name).name}"
 
     @property
     def of_study(self) -> bool:
@@ -104,9 +106,10 @@ def groups(found: Sequence[Record]) -> list[Group]:
                 f"{group.label} in {group.experiment} has one seed twice; delete one of {keys}"
             )
     alike = Counter((g.data, g.label, g.epsilon) for g in made)
+    places = Counter(data for data, _ in {(g.data, g.settings.data) for g in made})
     made = [
         dataclasses.replace(g, apart=f", run {g.runs[0]['key']}")
-        if alike[g.data, g.label, g.epsilon] > 1 and not g.of_study
+        if (alike[g.data, g.label, g.epsilon] > 1 and not g.of_study) or places[g.data] > 1
         else g
         for g in made
     ]

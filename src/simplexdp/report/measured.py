@@ -27,7 +27,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = []
     single: list[dict[str, Any]] = []
     for path in _audit_files(results):
-        content = files.read_json(path)
+        content = files.read_json(path, files.ANEW)
         if of_other_version(content, path) is None:
             with files.well_formed(path):
                 if "rows" in content:
@@ -126,6 +126,7 @@ def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
     path = results / "accounting" / "paper_table.json"
     if not path.exists():
         return []
+    rows = entry(path, "rows")
     with files.well_formed(path):
         return [
             {
@@ -134,13 +135,13 @@ def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
                 "r": row["r"],
                 **{name: row["epsilon_at_r"].get(name) for name in accounting.ACCOUNTANTS},
             }
-            for row in entry(path, "rows")
+            for row in rows
         ]
 
 
 def entry(path: Path, name: str) -> Any:
     """One entry of a file of measurements, or an error that names the file."""
-    content = files.read_json(path)
+    content = files.read_json(path, files.ANEW)
     if not isinstance(content, dict) or name not in content:
         raise ValueError(f"{path} has no {name!r}; delete it and make it again")
     return content[name]
@@ -151,9 +152,10 @@ def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
     path = results / "benchmarks" / "classes.json"
     if not path.exists():
         return []
+    rows = entry(path, "rows")
     with files.well_formed(path):
-        rows = [{name: row[name] for name in OF_CLASSES} for row in entry(path, "rows")]
-        return [row for row in rows if row["key"] in keys]
+        told = [{name: row[name] for name in OF_CLASSES} for row in rows]
+        return [row for row in told if row["key"] in keys]
 
 
 def cost(results: Path) -> list[dict[str, Any]]:
@@ -161,7 +163,7 @@ def cost(results: Path) -> list[dict[str, Any]]:
     path = results / COST
     if not path.exists():
         return []
-    content = files.read_json(path)
+    content = files.read_json(path, files.ANEW)
     found: list[dict[str, Any]] = content.get("networks", [])
     return found if of_other_version(content, path) is None else []
 
@@ -172,7 +174,7 @@ def left_out(results: Path) -> list[str]:
     return [
         said
         for path in paths
-        if path.exists() and (said := of_other_version(files.read_json(path), path))
+        if path.exists() and (said := of_other_version(files.read_json(path, files.ANEW), path))
     ]
 
 
