@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 
 from simplexdp import Plan, data, files, models, runs
 from simplexdp.plan import balanced_weights
-from simplexdp.report.tables import rate_of
+from simplexdp.report.measured_tables import rate_of
 from simplexdp.runs import RunFolder
 
 OUT = RESULTS / "benchmarks" / "standstill.json"

@@ -97,26 +97,6 @@ def test_runs_that_read_alike_are_told_apart(make_record):
     assert len({row["row"] for row in ours}) == 2
 
 
-def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
-    (row,) = made("classes", results).rows
-    assert row == {
-        "data": "dermamnist",
-        "epsilon": "1",
-        "rate": "auto",
-        "steps": "6,006",
-        "seed": 0,
-        "accuracy": "74.00",
-        "recall": "0.0",
-        "never": "melanoma, nevi",
-    }
-    assert tables.rate_of({"lr": 0.05, "class_weights": True}) == "0.05, class weights"
-    (note,) = [n for n in made("readme", results).notes if "lost classes" in n]
-    assert "Never predicted: 2 of 3 classes of dermamnist by a network at 74.00 %." in note
-    (results / "benchmarks/classes.json").unlink()
-    assert not made("classes", results).rows
-    assert not [n for n in made("readme", results).notes if "lost classes" in n]
-
-
 def test_the_figure_s_point_that_the_paper_s_table_has_is_taken_from_there(results, make_record):
     study = grid.experiment("cifar10-learning-rate").cells
     other = next(c for c in study if (c.settings.alpha, c.settings.lr) == (3.0, 0.2))

@@ -152,6 +152,12 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
+def percent(mean: float, std: float | None, runs: int | None) -> str:
+    """A mean with its spread, and the number of runs where it is not obvious."""
+    text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
+    return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
+
+
 def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Accuracy against ε: ours and the paper's, one series a row of the tables."""
     series: list[dict[str, Any]] = []

@@ -18,7 +18,7 @@ from ..accounting import ACCOUNTANTS
 from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
-from . import gather, measured, tables
+from . import gather, measured, measured_tables, tables
 
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
@@ -51,7 +51,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
         "accuracy": gather.accuracy_series(found.groups),
         "learning_rate": gather.learning_rates(found.groups),
         "methods": gather.methods_side_by_side(found.groups),
-        "classes": _shown(tables.classes(found)),
+        "classes": _shown(measured_tables.classes(found)),
         "covers": tables.covers(found).to_json(),
         "audits": audits,
         "other_deltas": measured.other_deltas(audits),
@@ -87,7 +87,7 @@ def _tables(found: gather.Results) -> list[Table]:
         title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
         made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
-    made += [tables.peers(found), tables.cost(found)]
+    made += [measured_tables.peers(found), measured_tables.cost(found)]
     return [table for table in made if table.rows]
 
 
