@@ -198,12 +198,10 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
 def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
     """Accuracy of each method; a filled bar where the figure covers the released weights."""
     check_picture(path)
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 0.6 * len(rows) + 1.4), layout="constrained")
+    figure = Figure(figsize=(7, 0.6 * len(rows) + 1.4), layout="constrained")
+    axes = figure.subplots()
     names = [f"{row.method} ({row.model})" for row in rows]
     bars = axes.barh(
         names,
@@ -223,4 +221,3 @@ def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
         fontsize=10,
     )
     files.write_picture(figure, path)
-    pyplot.close(figure)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simplexdp.experiments import records
 from simplexdp.report import figures, gather, page
 from simplexdp.settings import Settings
@@ -25,16 +27,38 @@ def test_every_figure_and_table_is_written(results, tmp_path):
     assert "accuracy-dermamnist-validation.svg" in names  # what the page draws is here too
     series = gather.accuracy_series(gather.load(results).groups)
     fashion = [s for s in series if (s["data"], s["split"]) == ("fashion-mnist", "test")]
-    (axes,) = figures._accuracy(fashion, "test").axes
+    figure = figures._accuracy(fashion, "test")
+    (axes,) = figure.axes
     drawn = {round(float(y), 2) for line in axes.lines for y in line.get_ydata()}
     assert {81.02, 86.35, 91.13, 91.69, 93.13, 77.37, 86.10} <= drawn  # typed from the paper
     assert {80.2, 89.0} <= drawn  # made up: two seeds of the first cell, and one of the last
-    assert len(axes.get_legend().get_texts()) == len(fashion)
+    assert len(figure.legends[0].get_texts()) == len(fashion)
     svg = (tmp_path / "figures/asymptotics.svg").read_bytes()
     assert b"<svg" in svg
     again, pdf = figures._save(figures._asymptotics(), tmp_path / "again", ["svg", "pdf"])
     assert again.read_bytes() == svg
     assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_a_band_does_not_reach_over_a_point_without_a_spread(results):
+    """The paper prints no deviation for CIFAR10 at ε = 3."""
+    series = gather.accuracy_series(gather.load(results).groups)
+    (paper,) = [s for s in series if s["data"] == "cifar10" and s["method"] == "dirichlet"]
+    points = [p for p in paper["points"] if p["epsilon"]]
+    assert [[p["epsilon"] for p in band] for band in figures._bands(points)] == [[1, 2], [4, 6, 8]]
+
+
+def test_near_a_hundred_percent_errors_are_told_apart(results):
+    """98 and 99 % are as far from each other as 90 and 95: half the errors each."""
+    series = gather.accuracy_series(gather.load(results).groups)
+    (axes,) = figures._accuracy([s for s in series if s["data"] == "mnist"], "test").axes
+    place = axes.transData.transform
+    height = {y: place((1.0, y))[1] for y in (90, 95, 98, 99)}
+    assert height[99] - height[98] == pytest.approx(height[95] - height[90])
+    low, high = axes.get_ylim()
+    drawn = [float(y) for line in axes.lines[:-1] for y in line.get_ydata()]
+    assert low < min(drawn) < max(drawn) < high
+    assert {90, 95, 98, 99} <= set(axes.get_yticks())
 
 
 def test_own_data_is_shown_without_its_place(make_record, tmp_path):

@@ -107,11 +107,9 @@ _LABELS = {
 def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
     """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
     check_picture(path)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13.0, 7.6), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3).flatten()
     for panel, parameter in zip(axes, _LABELS, strict=False):
         for curve in (c for c in found if c.parameter == parameter):

@@ -38,7 +38,11 @@ const decadeTicks = (low, high) => {
   return ticks;
 };
 
-// series: [{points: [{x, y, low, high, title}], color, dashed, marker}]; x may be Infinity.
+// Near 100 % what is wrong is told apart, and not what is right: percent by the log of the error.
+const NEAR_HUNDRED = [0, 20, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9];
+const rightness = (y) => -Math.log(Math.max(0.05, 100 - y));
+
+// series: [{points: [{x, y, low, high, title}], color, dashed, marker, hollow}]; x may be Infinity.
 const lineChart = (series, options) => {
   const width = Math.max(280, options.width), height = options.height || 320;
   const margin = { left: 54, right: 18, top: 14, bottom: 46 };
@@ -48,62 +52,89 @@ const lineChart = (series, options) => {
   const endless = all.some((p) => p.x === Infinity);
   let [x0, x1] = [Math.min(...finite), Math.max(...finite)];
   if (x0 === x1) { x0 /= 1.5; x1 *= 1.5; }
-  const plotted = endless ? inner.width * 0.86 : inner.width;
+  // Points at ∞ stand beside each other, right of a line: training without privacy is the same for several series.
+  const ending = series.filter((s) => s.points.some((p) => p.x === Infinity));
+  const zone = endless ? Math.max(0.14 * inner.width, 64, 10 * ending.length + 12) : 0;
+  const plotted = inner.width - zone;
+  const apart = Math.min(14, (zone - 12) / Math.max(1, ending.length));
+  const end = margin.left + plotted + zone / 2;
+  const shift = (s) => (ending.indexOf(s) - (ending.length - 1) / 2) * apart;
   const along = (x) => margin.left + 10 + (plotted - 20) * (Math.log(x) - Math.log(x0)) / (Math.log(x1) - Math.log(x0));
-  const px = (x) => (x === Infinity ? margin.left + inner.width - 14 : along(x));
+  const px = (x) => (x === Infinity ? end : along(x));
   const lows = all.map((p) => (p.low === undefined ? p.y : p.low));
   const highs = all.map((p) => (p.high === undefined ? p.y : p.high));
   let [y0, y1] = [Math.min(...lows), Math.max(...highs)];
   let py;
   if (options.logY) {
     py = (y) => margin.top + inner.height * (1 - (Math.log(y) - Math.log(y0)) / (Math.log(y1) - Math.log(y0)));
+  } else if (options.nearHundred) {
+    const room = 0.06 * (rightness(y1) - rightness(y0));
+    const [bottom, top] = [rightness(y0) - room, rightness(y1) + room];
+    py = (y) => margin.top + inner.height * (1 - (rightness(y) - bottom) / (top - bottom));
   } else {
     const room = Math.max(1, 0.06 * (y1 - y0));
     [y0, y1] = [y0 - room, Math.min(options.most === undefined ? Infinity : options.most, y1 + room)];
     py = (y) => margin.top + inner.height * (1 - (y - y0) / (y1 - y0));
   }
   const svg = svgNode("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
-  const yTicks = options.logY ? decadeTicks(y0, y1) : linearTicks(y0, y1, 5);
+  const near = NEAR_HUNDRED.filter((t) => py(t) >= margin.top && py(t) <= margin.top + inner.height);
+  const yTicks = options.logY ? decadeTicks(y0, y1) : options.nearHundred ? near : linearTicks(y0, y1, 5);
   for (const t of yTicks) {
     svg.append(svgNode("line", { class: "axis", x1: margin.left, x2: margin.left + inner.width, y1: py(t), y2: py(t) }));
     svg.append(svgNode("text", { x: margin.left - 8, y: py(t) + 4, "text-anchor": "end" }, short(t)));
   }
-  let last = -Infinity;
+  const placed = []; // the first ticks take their place; one too near to them is left out
   for (const t of options.xTicks || decadeTicks(x0, x1)) {
-    if (px(t) - last < 30) continue;
-    last = px(t);
+    if (placed.some((x) => Math.abs(px(t) - x) < 30)) continue;
+    placed.push(px(t));
     svg.append(svgNode("text", { x: px(t), y: margin.top + inner.height + 19, "text-anchor": "middle" }, short(t)));
   }
   if (endless) {
     svg.append(svgNode("text", { x: px(Infinity), y: margin.top + inner.height + 19, "text-anchor": "middle" }, "∞"));
-    svg.append(svgNode("line", { class: "axis", "stroke-dasharray": "2 4", x1: margin.left + plotted + 2, x2: margin.left + plotted + 2, y1: margin.top, y2: margin.top + inner.height }));
+    svg.append(svgNode("text", { x: px(Infinity), y: height - 6, "text-anchor": "middle" }, "no privacy"));
+    svg.append(svgNode("line", { class: "divider", x1: margin.left + plotted, x2: margin.left + plotted, y1: margin.top, y2: margin.top + inner.height }));
   }
   svg.append(svgNode("text", { x: margin.left + plotted / 2, y: height - 6, "text-anchor": "middle" }, options.xLabel));
   svg.append(svgNode("text", { x: 13, y: margin.top + inner.height / 2, "text-anchor": "middle", transform: `rotate(-90 13 ${margin.top + inner.height / 2})` }, options.yLabel));
-  for (const s of series) drawSeries(svg, s, px, py);
+  for (const s of series) drawSeries(svg, s, (x) => px(x) + (x === Infinity ? shift(s) : 0), py);
   return svg;
+};
+
+// Neighbours that have a spread; a band does not reach over a point without one.
+const bandsOf = (line) => {
+  const bands = [[]];
+  for (const p of line) {
+    if (p.low === undefined) bands.push([]);
+    else bands.at(-1).push(p);
+  }
+  return bands.filter((band) => band.length > 1);
 };
 
 const drawSeries = (svg, s, px, py) => {
   const line = s.points.filter((p) => Number.isFinite(p.x)).sort((a, b) => a.x - b.x);
-  const banded = line.filter((p) => p.low !== undefined);
-  if (banded.length > 1) {
-    const upper = banded.map((p) => `${px(p.x)},${py(p.high)}`);
-    const lower = banded.map((p) => `${px(p.x)},${py(p.low)}`).reverse();
+  const bands = bandsOf(line);
+  for (const band of bands) {
+    const upper = band.map((p) => `${px(p.x)},${py(p.high)}`);
+    const lower = band.map((p) => `${px(p.x)},${py(p.low)}`).reverse();
     svg.append(svgNode("path", { class: "band", fill: s.color, d: `M${[...upper, ...lower].join("L")}Z` }));
   }
   if (line.length > 1) {
     svg.append(svgNode("path", { class: `line ${s.dashed ? "published" : "ours"}`, stroke: s.color, d: "M" + line.map((p) => `${px(p.x)},${py(p.y)}`).join("L") }));
   }
   for (const p of s.points) {
-    if (p.low !== undefined && banded.length < 2) {
+    if (p.low !== undefined && !bands.some((band) => band.includes(p))) {
       svg.append(svgNode("line", { stroke: s.color, "stroke-width": 1.4, x1: px(p.x), x2: px(p.x), y1: py(p.low), y2: py(p.high) }));
     }
-    const dot = svgNode("path", { class: "dot", d: marker(s.marker || "circle", px(p.x), py(p.y), s.dashed ? 3.4 : 4.6), fill: s.color });
+    const dot = dotNode(s, px(p.x), py(p.y), s.dashed ? 3.4 : 4.6);
     if (s.dashed) dot.setAttribute("opacity", ".75");
     dot.append(svgNode("title", {}, p.title || ""));
     svg.append(dot);
   }
+};
+
+const dotNode = (s, x, y, r) => {
+  const look = s.hollow ? { class: "dot hollow", stroke: s.color } : { class: "dot", fill: s.color };
+  return svgNode("path", { ...look, d: marker(s.marker || "circle", x, y, r) });
 };
 
 const marker = (shape, x, y, r) => {
@@ -116,6 +147,6 @@ const marker = (shape, x, y, r) => {
 const legendEntry = (s, text) => {
   const key = svgNode("svg", { viewBox: "0 0 30 12", "aria-hidden": "true" });
   key.append(svgNode("path", { class: `line ${s.dashed ? "published" : "ours"}`, stroke: s.color, d: "M1,6L29,6" }));
-  key.append(svgNode("path", { class: "dot", d: marker(s.marker || "circle", 15, 6, s.dashed ? 3.2 : 4.2), fill: s.color }));
+  key.append(dotNode(s, 15, 6, s.dashed ? 3.2 : 4.2));
   return element("span", {}, key, text);
 };

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +24,18 @@ COLOURS = {
     "certified": "#7b3fa0",
     "plain": "#6b7280",
 }
-MARKERS = "osD^"
+MARKERS = "os^D"
+NEAR_HUNDRED = 97.0  # percent; above it the axis goes by the log of the error
 INFINITE = 1.6  # ∞ stands at this multiple of the largest finite budget
+APART = 1.05  # and the series' points at ∞ at this multiple of each other
 
 
 def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) -> list[Path]:
     """Every figure in every format, and every table that has rows as Markdown and LaTeX."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "simplexdp"  # the same results, the same file
     folder.mkdir(parents=True, exist_ok=True)
     found = gather.load(results)
     paths: list[Path] = []
-    series = gather.accuracy_series(found.groups)
+    series = [s for s in gather.accuracy_series(found.groups) if not s["shortened"]]
     for name, split in dict.fromkeys((s["data"], s["split"]) for s in series):
         own = [s for s in series if (s["data"], s["split"]) == (name, split)]
         of_split = "" if split == "test" else f"-{split}"
@@ -54,30 +55,72 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
 
 
 def _accuracy(series: Sequence[dict[str, Any]], split: str) -> Any:
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    axes = figure.subplots()
     finite = sorted({p["epsilon"] for s in series for p in s["points"] if p["epsilon"]})
     infinite = finite[-1] * INFINITE if finite else 1.0  # where training without privacy stands
     seen: dict[str, int] = {}
+    # Points at ∞ stand beside each other: training without privacy is the same for several series.
+    ending = [one["label"] for one in series if any(p["epsilon"] is None for p in one["points"])]
+    first = infinite * APART ** -((len(ending) - 1) / 2)
     for one in series:
         published = one["source"] == "published"
         kind = one["method"] + one["source"]
         seen[kind] = seen.get(kind, -1) + 1
-        _draw(axes, one, published, MARKERS[seen[kind] % 4], infinite)
+        own = first * APART ** ending.index(one["label"]) if one["label"] in ending else infinite
+        _draw(axes, one, published, seen[kind], own)
     axes.set_xscale("log")
-    axes.set_xticks([*finite, infinite], [*(f"{e:g}" for e in finite), "∞"])
+    if finite and ending:
+        axes.axvline(math.sqrt(finite[-1] * first), color="#5d636e", linewidth=0.8, linestyle=":")
+    apart = [e for e, before in zip(finite, [0.0, *finite], strict=False) if e > 1.15 * before]
+    at_infinity = [infinite] if ending else []
+    axes.set_xticks(
+        [*apart, *at_infinity], [*(f"{e:g}" for e in apart), *("∞" for _ in at_infinity)]
+    )
+    for x in at_infinity:
+        above = axes.get_xaxis_transform()
+        axes.text(x, 1.01, "no privacy", transform=above, ha="center", fontsize=7.5)
     axes.minorticks_off()
     axes.set_xlabel("budget ε")
-    axes.set_ylabel(f"{split} accuracy, %")
-    axes.legend(fontsize=7, frameon=False)
+    near = max(p["mean"] for s in series for p in s["points"]) > NEAR_HUNDRED
+    axes.set_ylabel(f"{split} accuracy, %" + (" (log of the error)" if near else ""))
+    if near:
+        _spread_near_hundred(axes)
     axes.grid(axis="y", alpha=0.3)
+    figure.legend(loc="outside lower left", ncols=2, fontsize=6.5, frameon=False)
     return figure
 
 
-def _draw(axes: Axes, one: dict[str, Any], published: bool, mark: str, infinite: float) -> None:
+def _spread_near_hundred(axes: Axes) -> None:
+    """Near 100 % what is wrong is told apart, and not what is right."""
+    import numpy as np
+
+    def rightness(y: Any) -> Any:
+        return -np.log(np.maximum(0.05, 100 - y))
+
+    def percent(z: Any) -> Any:
+        return 100 - np.exp(-z)
+
+    bottom, top = rightness(axes.dataLim.intervaly)
+    room = 0.06 * (top - bottom)
+    low, high = float(percent(bottom - room)), float(percent(top + room))
+    axes.set_yscale("function", functions=(rightness, percent))
+    axes.set_ylim(low, high)
+    ticks = [t for t in (0, 20, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9) if low <= t <= high]
+    axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+
+
+def _marker(number: int) -> dict[str, Any]:
+    """Four shapes, then the same hollow, as on the page."""
+    hollow = {"markerfacecolor": "white"} if number // 4 % 2 else {}
+    return {"marker": MARKERS[number % 4], **hollow}
+
+
+def _draw(axes: Axes, one: dict[str, Any], published: bool, number: int, infinite: float) -> None:
     colour = COLOURS[one["method"]]
-    style: dict[str, Any] = {"color": colour, "marker": mark, "alpha": 0.7 if published else 1.0}
+    style = {"color": colour, "alpha": 0.7 if published else 1.0, **_marker(number)}
     points = sorted((p for p in one["points"] if p["epsilon"]), key=lambda p: float(p["epsilon"]))
     label = one["label"] + ("" if published else " (ours)")
     x = [p["epsilon"] for p in points]
@@ -85,12 +128,12 @@ def _draw(axes: Axes, one: dict[str, Any], published: bool, mark: str, infinite:
         x,
         [p["mean"] for p in points],
         "--" if published else "-",
-        label=label,
+        label=textwrap.fill(label, 60),
         markersize=4,
         **style,
     )
-    spread = [p for p in points if p["std"] is not None]
-    if len(spread) > 1:
+    bands = list(_bands(points))
+    for spread in bands:
         axes.fill_between(
             [p["epsilon"] for p in spread],
             [p["mean"] - p["std"] for p in spread],
@@ -99,26 +142,37 @@ def _draw(axes: Axes, one: dict[str, Any], published: bool, mark: str, infinite:
             alpha=0.12,
             linewidth=0,
         )
-    alone = spread if len(spread) == 1 else []
+    banded = [p for spread in bands for p in spread]
+    alone = [p for p in points if p["std"] is not None and p not in banded]
     for p in [*alone, *(p for p in one["points"] if p["epsilon"] is None)]:
         x_of = infinite if p["epsilon"] is None else p["epsilon"]
         axes.errorbar([x_of], [p["mean"]], yerr=p["std"], linestyle="none", markersize=4, **style)
 
 
-def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:
-    from matplotlib import colormaps, pyplot
+def _bands(points: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Neighbours that have a spread; a band does not reach over a point without one."""
+    for has, found in itertools.groupby(points, key=lambda p: p["std"] is not None):
+        band = list(found)
+        if has and len(band) > 1:
+            yield band
 
-    figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.6), sharey=True, layout="constrained")
+
+def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    both = figure.subplots(1, 2, sharey=True)
     colours = colormaps["viridis"]
     for number, curve in enumerate(curves):
         for axes, scale in zip(both, (1.0, curve["kappa"]), strict=True):
             axes.plot(
                 [lr * scale for lr, _ in curve["points"]],
                 [accuracy for _, accuracy in curve["points"]],
-                marker=MARKERS[number % 4],
                 markersize=3.5,
                 color=colours(0.9 * number / max(1, len(curves) - 1)),
                 label=f"α = {curve['alpha']:g}",
+                **_marker(number),
             )
             axes.set_xscale("log")
             axes.grid(alpha=0.25)
@@ -130,10 +184,11 @@ def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:
 
 
 def _asymptotics() -> Any:
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     rows: list[Any] = list(computed.compute("asymptotics").rows)
-    figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
+    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+    both = figure.subplots(1, 2)
     for axes, what, label in zip(
         both, ("kappa", "variance"), ("κ", "variance of the loss"), strict=True
     ):
@@ -151,12 +206,12 @@ def _asymptotics() -> Any:
 
 
 def _save(figure: Any, stem: Path, endings: Sequence[str]) -> list[Path]:
-    from matplotlib import pyplot
+    from matplotlib import rc_context
 
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in endings]
-    for path in paths:
-        # No date inside: a figure changes when the results do.
-        when = "CreationDate" if path.suffix == ".pdf" else "Date"
-        files.write_picture(figure, path, metadata={when: None})
-    pyplot.close(figure)
+    with rc_context({"svg.hashsalt": "simplexdp"}):  # the same results, the same file
+        for path in paths:
+            # No date inside: a figure changes when the results do.
+            when = "CreationDate" if path.suffix == ".pdf" else "Date"
+            files.write_picture(figure, path, metadata={when: None})
     return paths

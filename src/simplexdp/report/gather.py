@@ -57,6 +57,14 @@ class Group:
     def of_study(self) -> bool:
         return self.experiment in grid.studies()
 
+    @property
+    def shortened(self) -> bool:
+        """Whether it has fewer steps than the paper's recipe: no result of the recipe."""
+        recipe = _recipe(self.settings)
+        if recipe is None or recipe.steps is None:
+            return False
+        return any(run["steps"] < recipe.steps for run in self.runs)
+
     def accuracies(self, split: str = "test") -> list[float]:
         name = "accuracy" if split == "test" else "validation_accuracy"
         return [100 * run[name] for run in self.runs if run.get(name) is not None]
@@ -175,6 +183,7 @@ def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
                         "source": "ours",
                         "method": same[0].family,
                         "label": text,
+                        "shortened": same[0].shortened,
                         "points": [_point(g, split) for g in same],
                     }
                 )
@@ -211,6 +220,7 @@ def _published_series(name: str) -> Iterable[dict[str, Any]]:
             "source": "published",
             "method": method,
             "label": f"{labels.METHOD_TITLES[method]}, {model}, {cited or 'the paper'}",
+            "shortened": False,
             "points": points,
         }
 

@@ -154,7 +154,10 @@ def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
         return []
     rows = entry(path, "rows")
     with files.well_formed(path):
-        told = [{name: row[name] for name in OF_CLASSES} for row in rows]
+        told = [
+            {**{name: row[name] for name in OF_CLASSES}, "warmup": row.get("warmup")}
+            for row in rows
+        ]
         return [row for row in told if row["key"] in keys]
 
 

@@ -49,8 +49,11 @@ def classes(found: Results) -> Table:
 
 
 def rate_of(row: Mapping[str, Any]) -> str:
-    """The learning rate of a measured run, and what the loss was beside it."""
+    """The learning rate of a measured run, how it was reached, and what the loss was beside it."""
     rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
+    warmup = row.get("warmup")
+    if warmup is not None:
+        rate += f", warm-up {warmup}" if warmup else " at once"
     return rate + (", class weights" if row["class_weights"] else "")
 
 

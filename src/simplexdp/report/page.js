@@ -3,7 +3,11 @@
 const content = JSON.parse(document.getElementById("content").textContent);
 const METHODS = content.methods_known;
 const DATA = [...new Set(content.accuracy.map((s) => s.data))];
-const MARKERS = ["circle", "square", "triangle", "diamond"];
+const SHAPES = ["circle", "square", "triangle", "diamond"];
+const markOf = (number) => ({ marker: SHAPES[number % 4], hollow: Math.floor(number / 4) % 2 === 1 });
+// A lower bound is not rounded up, nor a claim down.
+const atLeast = (value) => (Math.floor(100 * value) / 100).toFixed(2);
+const atMost = (value) => (Math.ceil(100 * value - 1e-9) / 100).toFixed(2);
 const at = (id) => document.getElementById(id);
 const color = (method) => `var(--${method})`;
 
@@ -37,20 +41,27 @@ const button = (text, pressed, act) => {
   return node;
 };
 
+// New buttons in a box; the keyboard's focus stays where it was.
+const refill = (box, buttons) => {
+  const focused = [...box.children].indexOf(document.activeElement);
+  box.replaceChildren(...buttons);
+  if (focused >= 0) buttons[focused].focus();
+};
+
 const drawFilters = (state) => {
-  at("data-filter").replaceChildren(...DATA.map((d) => button(content.titles[d] || d, d === state.data, () => go({ data: d }))));
+  refill(at("data-filter"), DATA.map((d) => button(content.titles[d] || d, d === state.data, () => go({ data: d }))));
   const toggle = (m) => {
     const on = state.methods.includes(m) ? state.methods.filter((x) => x !== m) : [...state.methods, m];
     go({ methods: on.length ? on : METHODS });
   };
-  at("method-filter").replaceChildren(...METHODS.map((m) => button(content.titles[m] || m, state.methods.includes(m), () => toggle(m))));
+  refill(at("method-filter"), METHODS.map((m) => button(content.titles[m] || m, state.methods.includes(m), () => toggle(m))));
 };
 
 const pointOf = (s) => (p) => {
   const budget = p.epsilon === null ? "∞" : p.epsilon;
   const spread = p.std === null ? "" : ` ± ${p.std.toFixed(2)}`;
   const copy = p.provenance ? `; data: ${p.provenance}` : "";
-  const covers = p.covers ? `; ε covers ${p.covers}` : "";
+  const covers = p.covers ? `; ε covers ${p.covers}` : p.epsilon === null ? "; no privacy" : "";
   const runs = p.runs ? ` (${p.runs} ${p.runs === 1 ? "run" : "runs"})` : "";
   const point = { x: p.epsilon === null ? Infinity : p.epsilon, y: p.mean, title: `${s.label}, ε = ${budget}: ${p.mean.toFixed(2)}${spread} %${runs}${covers}${copy}` };
   if (p.std !== null) { point.low = p.mean - p.std; point.high = p.mean + p.std; }
@@ -60,11 +71,11 @@ const pointOf = (s) => (p) => {
 const drawAccuracy = (state) => {
   const box = at("accuracy-charts");
   box.replaceChildren();
-  const chosen = content.accuracy.filter((s) => s.data === state.data && state.methods.includes(s.method));
+  const chosen = content.accuracy.filter((s) => s.data === state.data && state.methods.includes(s.method) && !s.shortened);
   const copies = new Set(chosen.flatMap((s) => s.points.map((p) => p.provenance).filter(Boolean)));
   at("accuracy-about").textContent =
-    `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands are one standard deviation over runs. ` +
-    "Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the weights; at ε = ∞ it is plain training." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
+    `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands and bars are one standard deviation over runs; a point of ours with neither is a single run. ` +
+    "Right of the dotted line nothing is private, whatever the method. Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the weights; at ε = ∞ it is plain training. Runs shorter than their recipe are in the tables alone." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
   for (const split of ["test", "validation"]) {
     const own = chosen.filter((s) => s.split === split);
     if (!own.length) continue;
@@ -72,10 +83,15 @@ const drawAccuracy = (state) => {
     const series = own.map((s) => {
       const kind = s.method + s.source;
       seen[kind] = (seen[kind] ?? -1) + 1;
-      return { points: s.points.map(pointOf(s)), color: color(s.method), dashed: s.source === "published", marker: MARKERS[seen[kind] % 4], label: s.label, source: s.source };
+      return { points: s.points.map(pointOf(s)), color: color(s.method), dashed: s.source === "published", ...markOf(seen[kind]), label: s.label, source: s.source };
     });
-    const ticks = [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))].filter(Number.isFinite).sort((a, b) => a - b);
-    const svg = lineChart(series, { width: box.clientWidth, height: 380, xTicks: ticks, xLabel: "budget ε (δ = 1e-5)", yLabel: `${split} accuracy, %`, most: 100, label: `${split} accuracy against ε on ${state.data}` });
+    const budgets = series.flatMap((s) => s.points.map((p) => p.x)).filter(Number.isFinite);
+    const often = (x) => budgets.filter((b) => b === x).length;
+    const ticks = [...new Set(budgets)].sort((a, b) => often(b) - often(a) || a - b);
+    const whole = content.accuracy.filter((s) => s.data === state.data && s.split === split && !s.shortened);
+    const nearHundred = whole.some((s) => s.points.some((p) => p.mean > content.near_hundred));
+    const label = `${split} accuracy against ε on ${content.titles[state.data] || state.data}, ${series.length} series; the numbers are in the tables below`;
+    const svg = lineChart(series, { width: box.clientWidth, height: 380, xTicks: ticks, xLabel: "budget ε (δ = 1e-5)", yLabel: `${split} accuracy, %${nearHundred ? " (log of the error)" : ""}`, most: 100, nearHundred, label });
     const legend = element("p", { class: "legend" }, ...series.map((s) => legendEntry(s, s.label + (s.source === "ours" ? " (ours)" : ""))));
     box.append(element("div", { class: "chart" }, svg, legend));
   }
@@ -85,15 +101,15 @@ const drawAccuracy = (state) => {
 const drawLearningRate = (state) => {
   const found = content.learning_rate;
   const curves = found[state.figure];
-  at("learning-rate-source").replaceChildren(
-    ...[["ours", "our runs"], ["published", "the paper, CIFAR10"]].map(([name, text]) => button(text, name === state.figure, () => go({ figure: name }))));
+  refill(at("learning-rate-source"),
+    [["ours", "our runs"], ["published", "the paper, CIFAR10"]].map(([name, text]) => button(text, name === state.figure, () => go({ figure: name }))));
   for (const side of ["left", "right"]) {
     const box = at(`learning-rate-${side}`);
     if (!curves.length) { box.replaceChildren(element("p", { class: "empty" }, "No runs yet.")); continue; }
     const scale = (c) => (side === "left" ? 1 : c.kappa);
     const series = curves.map((c, i) => ({
-      color: `color-mix(in oklab, var(--accent) ${100 - 70 * i / Math.max(1, curves.length - 1)}%, var(--warn))`,
-      marker: MARKERS[i % 4],
+      color: `color-mix(in oklab, var(--accent) ${100 - 100 * i / Math.max(1, curves.length - 1)}%, var(--warn))`,
+      ...markOf(i),
       points: c.points.map(([lr, y]) => ({ x: lr * scale(c), y, title: `α = ${c.alpha}, γ = ${lr}, γκ = ${short(lr * c.kappa)}: ${y.toFixed(2)} %` })),
     }));
     box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 300, most: 100, xLabel: side === "left" ? "learning rate γ" : "effective learning rate γ·κ", yLabel: "test accuracy, %", label: `accuracy over the ${side === "left" ? "" : "effective "}learning rate` }));
@@ -103,15 +119,17 @@ const drawLearningRate = (state) => {
 };
 
 const tableOf = (heads, rows) => {
-  const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => /^[-–−\d.,e+ ±%∞[\]s/]*$/.test(r[i].text ?? r[i])));
-  const mark = (i) => (numeric[i] ? { class: "number" } : {});
+  const numeric = heads.map((_, i) => rows.length > 0 && rows.every((r) => /^[-–−\d.,e+ ±%∞[\]s/]*( min| h)?$/.test(r[i].text ?? r[i])));
+  // Percentages, some with their spread, stand below each other from the left.
+  const percent = heads.map((_, i) => rows.every((r) => /^(–|\d+\.\d\d( ± .*)?)$/.test(r[i].text ?? r[i])));
+  const mark = (i) => (numeric[i] ? { class: percent[i] ? "number percent" : "number" } : {});
   const cell = (value, i) => {
-    const node = element("td", mark(i), value.text ?? value);
+    const node = element("td", { ...mark(i), "data-head": heads[i] }, element("span", {}, value.text ?? value));
     if (value.class) node.classList.add(value.class);
-    if (value.mark) node.prepend(element("span", { class: "mark", style: `background:${value.mark}` }));
+    if (value.mark) node.firstChild.prepend(element("span", { class: "mark", style: `background:${value.mark}` }));
     return node;
   };
-  const head = element("thead", {}, element("tr", {}, ...heads.map((h, i) => element("th", mark(i), h))));
+  const head = element("thead", {}, element("tr", {}, ...heads.map((h, i) => element("th", { scope: "col", ...mark(i) }, h))));
   return element("table", {}, head, element("tbody", {}, ...rows.map((r) => element("tr", {}, ...r.map(cell)))));
 };
 
@@ -124,7 +142,7 @@ const drawMethods = (state) => {
     { text: r.label, mark: color(r.method) },
     r.epsilon === null ? "∞" : short(r.epsilon), percentText(r), time(r.seconds),
     { text: r.covers, class: r.covers.startsWith("the released") ? "yes" : "no" }]);
-  at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
+  at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training time", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
 };
 
 const drawClasses = (state) => {
@@ -136,7 +154,7 @@ const drawClasses = (state) => {
 
 const drawStatic = () => {
   at("version").textContent = content.version;
-  at("left-out").textContent = content.left_out.join(" ");
+  at("left-out").replaceChildren(...content.left_out.map((said) => element("li", {}, said)));
   const rows = content.covers.rows.map((r) => content.covers.columns.map((c, i) => (i < 3 ? r[c.key] : { text: r[c.key], class: r[c.key].startsWith("yes") ? "yes" : "no" })));
   at("covers-table").replaceChildren(tableOf(content.covers.columns.map((c) => c.head), rows));
   drawAudits();
@@ -158,17 +176,20 @@ const drawAudits = () => {
   const bound = (r, a) => {
     const found = r.bounds[a];
     if (!found) return "–";
-    if (found.claim === null || found.claim === undefined) return found.lower.toFixed(2);
-    return { text: `${found.lower.toFixed(2)} / ${found.claim.toFixed(2)}`, class: found.lower > found.claim ? "no" : "yes" };
+    if (found.claim === null || found.claim === undefined) return atLeast(found.lower);
+    return { text: `${atLeast(found.lower)} / ${atMost(found.claim)}`, class: found.lower > found.claim ? "no" : "yes" };
   };
-  const body = rows.map((r) => [r.data, { text: content.titles[r.method] || r.method, mark: color(r.method) },
-    r.claimed === null || r.claimed === undefined ? "none" : short(r.claimed),
+  const body = rows.map((r) => [content.titles[r.data] || r.data, { text: content.titles[r.method] || r.method, mark: color(r.method) },
+    r.claimed === null || r.claimed === undefined ? "none" : atMost(r.claimed),
     { text: r.covers_weights ? "yes" : "no", class: r.covers_weights ? "yes" : "no" }, ...attacks.map((a) => bound(r, a)),
     typeof r.auc === "number" ? r.auc.toFixed(3) : "–"]);
   at("audits-table").replaceChildren(rows.length
     ? tableOf(["data", "method", "claimed ε", "covers weights", ...attacks.map((a) => `${a.replaceAll("_", " ")}: ε ≥`), "AUC"], body)
     : element("p", { class: "empty" }, "No audit results yet."));
-  at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: p.caption, loading: "lazy" }), element("figcaption", {}, p.caption))));
+  at("pictures-about").textContent = content.pictures.length
+    ? "Inputs rebuilt from one update, on one record and on a batch: under each row of originals stands what the attack made of them from an update of the method named."
+    : "";
+  at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: `Inputs above what an attack rebuilt from one update: ${p.caption}`, loading: "lazy" }), element("figcaption", {}, p.caption))));
 };
 
 const drawMechanism = () => {

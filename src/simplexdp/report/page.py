@@ -18,13 +18,15 @@ from ..accounting import ACCOUNTANTS
 from ..experiments import computed, grid, labels
 from ..experiments.table import Column, Table
 from ..runs import version
-from . import gather, measured, measured_tables, tables
+from . import figures, gather, measured, measured_tables, tables
 
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
     "visible-pld rest on a dominance that this project proves for α ≥ ½, not yet peer reviewed. "
     "None covers weights."
 )
+
+PICTURED = {"one": "one record", "batch": "a batch"}  # how the names of our own pictures end
 
 
 def write(results: Path, out: Path, pictures: Path | None = None) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
         "first_data": "fashion-mnist"
         if "fashion-mnist" in with_runs
         else (with_runs or ["cifar10"])[0],
+        "near_hundred": figures.NEAR_HUNDRED,
         "accuracy": gather.accuracy_series(found.groups),
         "learning_rate": gather.learning_rates(found.groups),
         "methods": gather.methods_side_by_side(found.groups),
@@ -79,7 +82,12 @@ def render(content: Mapping[str, Any]) -> str:
 
 
 def _tables(found: gather.Results) -> list[Table]:
-    made = [computed.compute(name) for name in computed.names()]
+    made = [
+        tables.accuracy(name, found.groups, split)
+        for name in grid.ACCURACY_TABLES
+        for split in ("test", "validation")
+    ]
+    made += [computed.compute(name) for name in computed.names()]
     rows = measured.epsilon_at_published_r(found.folder)
     if rows:
         first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
@@ -108,11 +116,18 @@ def _pictures(results: Path, folder: Path | None) -> list[dict[str, str]]:
         raise ValueError(f"there is no folder of pictures {folder}; name it with --pictures")
     return [
         {
-            "caption": path.stem.replace("-", " ").replace("_", " "),
+            "caption": _caption(path.stem),
             "source": "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode(),
         }
         for path in sorted(folder.glob("*.png"))
     ]
+
+
+def _caption(stem: str) -> str:
+    name, _, what = stem.rpartition("-")
+    if name in labels.DATA_TITLES and what in PICTURED:
+        return f"{labels.DATA_TITLES[name]}, {PICTURED[what]}"
+    return stem.replace("-", " ").replace("_", " ")
 
 
 def _part(name: str) -> str:

@@ -64,9 +64,8 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     notes += grid.experiment(name).notes
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
-    return Table(
-        f"{name}-{split}", grid.experiment(name).title, tuple(columns), tuple(rows), tuple(notes)
-    )
+    title = f"{labels.DATA_TITLES[name]}: {split} accuracy by budget"
+    return Table(f"{name}-{split}", title, tuple(columns), tuple(rows), tuple(notes))
 
 
 def study(name: str, found: Sequence[Group]) -> Table:
@@ -103,13 +102,16 @@ def study(name: str, found: Sequence[Group]) -> Table:
 
 
 def readme(found: Results) -> Table:
-    """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's."""
+    """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's.
+
+    Runs shorter than the paper's recipe are left to the tables of their data sets.
+    """
     rows: list[dict[str, Value]] = []
     in_rows: list[Group] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
         for group in found.groups:
             settings = group.settings
-            if group.of_study or group.data != name:
+            if group.of_study or group.shortened or group.data != name:
                 continue
             budget = math.inf if settings.method == "plain" else settings.epsilon
             if budget not in (1.0, math.inf):
