@@ -147,7 +147,8 @@ def well_formed(path: Path, way_out: str = ANEW) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path} is not as it was written; {way_out}") from error
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{path} is not as it was written ({reason}); {way_out}") from error
 
 
 def make_writable(folder: Path) -> None:

@@ -65,12 +65,17 @@ def poisson_batch(
     return np.concatenate(taken)
 
 
+def batch_of_step(records: int, sample_rate: float, seed: int, step: int) -> Indices:
+    """The Poisson batch of one step of a run, a function of the run's seed."""
+    return poisson_batch(records, sample_rate, stream(seed, "batch", step))
+
+
 def poisson_batches(
     records: int, sample_rate: float, steps: int, seed: int, start: int = 0
 ) -> Iterator[Indices]:
     """The batches of steps start … steps-1; any `start` gives the same batches as from 0."""
     for step in range(start, steps):
-        yield poisson_batch(records, sample_rate, stream(seed, "batch", step))
+        yield batch_of_step(records, sample_rate, seed, step)
 
 
 def check_sampling(records: int, sample_rate: float) -> None:

@@ -105,7 +105,9 @@ def test_a_damaged_run_is_named(finished, tmp_path, change):
         change = {"outcome": {**whole["outcome"], **change["outcome"]}}
     damaged = {k: v for k, v in {**whole, **change}.items() if v is not None}
     (finished.path / runs.CONFIGURATION).write_text(json.dumps(damaged))
-    with pytest.raises(ValueError, match=f"^{finished.path} is not as it was written; delete"):
+    with pytest.raises(
+        ValueError, match=rf"^{finished.path} is not as it was written \(.+\); delete"
+    ):
         records.import_run(finished.path, tmp_path / "results")
 
 
@@ -141,7 +143,7 @@ def test_a_record_with_a_damaged_configuration_is_named(tmp_path, content):
     path.parent.mkdir(parents=True)
     version = json.dumps(runs.version())
     path.write_text(f'{{"key": "a", "version": {version}, "configuration": {content}}}')
-    with pytest.raises(ValueError, match=f"^{path} is not as it was written; delete it"):
+    with pytest.raises(ValueError, match=rf"^{path} is not as it was written \(.+\); delete it"):
         records.load(tmp_path)
     path.write_text("[" * 200_000)
     with pytest.raises(ValueError, match=f"^{path} is not valid JSON"):

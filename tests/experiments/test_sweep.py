@@ -41,6 +41,11 @@ def test_a_selection_and_settings_put_over_it(small):
     work = sweep.work_of(small, epsilons=[4.0], over={"steps": 7})
     assert [(w.settings.epsilon, w.settings.steps) for w in work] == [(4.0, 7)]
     assert [w.label for w in sweep.work_of(small, only="PLAIN")] == ["plain, ε = ∞, seed 0"]
+    longer = dataclasses.replace(small.cells[0], row="Dirichlet, warmup=0")
+    both = dataclasses.replace(small, cells=(longer, *small.cells))
+    assert sweep.work_of(both, only="warm")[0].label == "Dirichlet, warmup=0, ε = 1, seed 0"
+    rows = [w.label for w in sweep.work_of(both, only="dirichlet", epsilons=[1.0])]
+    assert rows == ["Dirichlet, ε = 1, seed 0"]  # the row of this name, not each that has it
     with pytest.raises(ValueError, match="its budgets are 1, 4, inf and its rows Dirichlet; plain"):
         sweep.work_of(small, epsilons=[3.0])
     with pytest.raises(ValueError, match="give 1 or more"):

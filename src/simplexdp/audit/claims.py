@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
+from ..accounting.gaussian import gaussian_epsilon
 from ..statement import Statement
 
 PAIR, IN_OUT = RELATIONS = ("pair", "in-out")
@@ -59,8 +59,9 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
         return Claim(epsilon, claimed_delta, PAIRS, "as printed: its lemma is replace-input")
     if statement.relation.startswith(PAIRS):
         return Claim(epsilon, claimed_delta, PAIRS, "as printed")
-    if is_one_gaussian(statement):
-        mu = calibrate_mu(epsilon, claimed_delta)
+    # Only full batches with Gaussian noise have a μ, and their claim is exactly that of one.
+    mu = statement.mechanism.get("mu")
+    if mu is not None:
         doubled = gaussian_epsilon(2.0 * mu, claimed_delta)
         return Claim(doubled, claimed_delta, PAIRS, f"one Gaussian mechanism, μ = {mu:.4g} doubled")
     return Claim(
@@ -83,9 +84,3 @@ def in_or_out(statement: Statement, delta: float) -> Claim:
         return Claim(None, delta, relation, "the method claims nothing")
     claimed_delta = statement.delta if statement.delta is not None else delta
     return Claim(max(0.0, statement.epsilon), claimed_delta, relation, "as printed")
-
-
-def is_one_gaussian(statement: Statement) -> bool:
-    """Full batches and Gaussian noise: then the claim is exactly that of one μ."""
-    name = str(statement.mechanism.get("name", "")).lower()
-    return "gaussian" in name and "poisson" not in statement.sampling.lower()

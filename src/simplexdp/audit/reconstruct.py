@@ -136,7 +136,7 @@ def _one_batch(
         return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
     while True:
         seed = int(rng.integers(2**62))
-        members = sampling.poisson_batch(size, records / size, sampling.stream(seed, "batch", 0))
+        members = sampling.batch_of_step(size, records / size, seed, 0)
         if len(members) == records:
             return _Batch(small, members, seed), single
 

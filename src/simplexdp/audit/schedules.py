@@ -86,7 +86,7 @@ def _adapted(
 
 def used(result: Shadow, records: int) -> dict[str, Any]:
     """What was trained, for the record."""
-    chosen = {k: result.chosen.get(k) for k in ("r", "noise_multiplier", "clip", "lr")}
+    chosen = {k: result.chosen.get(k) for k in ("r", "noise_multiplier", "clip", "lr", "warmup")}
     return {
         "records": records,
         "steps": result.statement.steps,

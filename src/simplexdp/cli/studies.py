@@ -20,7 +20,9 @@ def reproduce(
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Only these budgets; may be given several times.")
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Only rows whose label has this in it.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Only the row of this label, or rows with this in it.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Other than the recipe's; labelled so.")] = None,
     evaluations: Annotated[
         int | None, typer.Option(help="How often a run is tested on the way; 20 unless given.")

@@ -40,7 +40,7 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Expected records in a batch.")] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the data, for steps.")] = None,
-    lr: Annotated[str | None, typer.Option(help="Learning rate, or auto.")] = None,
+    lr: Annotated[str | None, typer.Option(help="Learning rate, or auto: by rule.")] = None,
     optimizer: Annotated[
         str | None, typer.Option(help="sgd, momentum, adam, adamw or rmsprop.")
     ] = None,
@@ -65,7 +65,7 @@ def train(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="A setting of the method's own, as class_weights=balanced."),
+        typer.Option(help="A setting of the method's own: class_weights=balanced, warmup=STEPS."),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")

@@ -149,7 +149,7 @@ def _make_missing(
     return {
         "name": name,
         "computed": False,
-        "estimated_seconds": round(sum(seconds), 1),
+        "estimated_seconds": round(sum(seconds), 3),
         **swept.to_json(),
         "left_out": list(loaded.left_out),
     }
@@ -164,6 +164,8 @@ def _timed(
     if untimed:
         timed += f", without {len(untimed)} of the runs, which could not be timed"
     _say(f"{name}: {timed}")
+    for reason in dict.fromkeys(untimed.values()):
+        _say(f"not timed: {reason}")
     return seconds
 
 

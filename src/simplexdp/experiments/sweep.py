@@ -77,11 +77,12 @@ def work_of(
 ) -> list[Work]:
     """The runs of an experiment, one seed of every cell before the next seed of any.
 
-    `only` keeps the rows whose label contains it; `over` is put over every cell's settings.
+    `only` keeps the row of this label or, where none has it, the rows whose label contains it;
+    `over` is put over every cell's settings.
     """
     if seeds < 1:
         raise ValueError(f"seeds is {seeds}; give 1 or more")
-    cells = [c for c in experiment.cells if only is None or only.lower() in c.row.lower()]
+    cells = _rows(experiment.cells, only)
     unknown: set[float] = set()
     if epsilons is not None:
         unknown = set(epsilons) - {c.settings.epsilon for c in cells}
@@ -102,6 +103,13 @@ def work_of(
             work = Work(key, experiment.name, label, settings, experiment.records)
             found.setdefault(key, work)
     return list(found.values())
+
+
+def _rows(cells: Sequence[grid.Cell], only: str | None) -> Sequence[grid.Cell]:
+    if only is None:
+        return cells
+    exact = [c for c in cells if c.row.lower() == only.lower()]
+    return exact or [c for c in cells if only.lower() in c.row.lower()]
 
 
 def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) -> RunFolder:
@@ -235,7 +243,7 @@ def paces(
                 whole = known[kind].seconds(steps, work.settings.evaluations)
                 seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
                 continue
-            except Exception as error:  # the sweep reports it again, with the run it stops
+            except Exception as error:  # said; whether it stops the run too, the sweep will see
                 unknown[kind] = one_line(error)
         failed[work.label] = unknown[kind]
         seconds.append(0.0)
