@@ -64,12 +64,23 @@ def measure(folder: RunFolder, record: dict[str, Any]) -> dict[str, Any]:
         "lr": settings.lr,
         "accountant": settings.accountant,
         "class_weights": "class_weights" in settings.options,
+        "warmup": record.get("warmup", settings.options.get("warmup")),
         "steps": record["steps"],
         "seed": settings.seed,
         "accuracy": accuracy,
         "recall": [round(value, 4) for value in recall],
         "never_predicted": [dataset.class_names[k] for k in never],
     }
+
+
+def _of_record(row: dict[str, Any], record: dict[str, Any] | None) -> bool:
+    """Whether what was measured is of the network that the record is of; rounding aside.
+
+    A run may be trained anew under its key, after a change of the code.
+    """
+    if record is None or row.get("digest", record["digest"]) != record["digest"]:
+        return False
+    return abs(row["accuracy"] - record["accuracy"]) <= 1e-3
 
 
 def measured(
@@ -82,14 +93,18 @@ def measured(
     parser.add_argument("--runs", type=Path, nargs="+", required=True)
     known = {record["key"]: dict(record) for record in records.load(RESULTS).records}
     rows = json.loads(out.read_text())["rows"] if out.exists() else []
-    found = {row["key"]: row for row in rows if row["key"] in known}
+    found = {row["key"]: row for row in rows if _of_record(row, known.get(row["key"]))}
     for folder in folders(parser.parse_args().runs):
         settings = folder.settings()
         record = known.get(identity.key(settings))
-        if record is not None and record["key"] not in found and wanted(settings, record):
-            row = measure(folder, record)
-            found[record["key"]] = row
-            print(row, flush=True)
+        if record is None or record["key"] in found or not wanted(settings, record):
+            continue
+        if not _of_record(folder.configuration()["outcome"], record):
+            print(f"{folder.path} is not the run of its record; left out", flush=True)
+            continue
+        row = {**measure(folder, record), "digest": record["digest"]}
+        found[record["key"]] = row
+        print(row, flush=True)
     return list(found.values())
 
 
@@ -103,6 +118,7 @@ def main() -> None:
             row["lr"] is not None,
             row["epsilon"] or float("inf"),
             row["accountant"],
+            row.get("warmup") == 0,
             row["steps"],
             row["seed"],
         ),

@@ -278,6 +278,9 @@ def test_a_model_that_knows_one_class_says_so(tmp_path, blobs, capsys):
     said = capsys.readouterr().err
     assert "the model gives every test record the same class" in said
     assert "class_weights=balanced" in said
+    by_rule = dataclasses.replace(SETTINGS, options={"warmup": 0})
+    methods.run(by_rule, tmp_path / "at once", dataset=only)
+    assert "class_weights=balanced" in capsys.readouterr().err.splitlines()[-1]
     methods.method("plain")(settings, only, None)  # as where a few steps are timed
     assert capsys.readouterr().err == ""
 

@@ -140,8 +140,9 @@ def _warn_of_failure(job: Job, final: NDArray[np.int64], kept: bool) -> None:
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     if kept and len(np.unique(final)) == 1:  # not of a few steps for their time
         settings = job.settings
-        weighable = settings.method in ("dirichlet", "plain") and not settings.options
-        weights = ", --option class_weights=balanced" if weighable else ""
+        weighable = settings.method in ("dirichlet", "plain")
+        unweighted = weighable and "class_weights" not in settings.options
+        weights = ", --option class_weights=balanced" if unweighted else ""
         progress.warn(
             "the model gives every test record the same class; what may help: another --lr, more "
             f"steps, a larger --epsilon{weights}"
@@ -191,6 +192,12 @@ def make_optimizer(name: str, model: nn.Module, lr: float) -> torch.optim.Optimi
     raise ValueError(f"unknown optimizer {name!r}")
 
 
+def set_rate(optimizer: torch.optim.Optimizer, lr: float, step: int, warmup: int) -> None:
+    """The learning rate of a step: it grows linearly to `lr` over the first `warmup` steps."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * min(1.0, (step + 1) / max(warmup, 1))
+
+
 def refuse_not_finite(dataset: data.Dataset) -> None:
     """Refuse inputs with NaN or infinity before anything is spent; a statement names that."""
     splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}
@@ -206,8 +213,8 @@ def _batches(job: Job, start: int) -> Iterator[tuple[Tensor, Tensor]]:
     split, settings = job.dataset.train, job.settings
 
     def prepare(step: int) -> tuple[Tensor, Tensor]:
-        rng = sampling.stream(job.seed, "batch", step)
-        indices = distributed.shard(sampling.poisson_batch(len(split.labels), job.sample_rate, rng))
+        batch = sampling.batch_of_step(len(split.labels), job.sample_rate, job.seed, step)
+        indices = distributed.shard(batch)
         inputs, labels = _tensors(split, indices, settings.device)
         if settings.augment:  # before scaling, so that a crop is padded with black
             rng = sampling.stream(distributed.own_seed(job.seed), "augment", step)

@@ -243,3 +243,21 @@ def test_an_unknown_table_lists_those_there_are(results):
         made("nine", results)
     with pytest.raises(ValueError, match="there is no results folder"):
         gather.load(results / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("given", "done", "shortened"),
+    [
+        ({}, 6006, False),
+        ({"steps": 300}, 300, True),
+        ({"steps": None, "epochs": 5.0}, 500, True),
+        ({"steps": None, "epochs": 60.0}, 6006, False),
+    ],
+)
+def test_a_run_of_fewer_steps_than_its_recipe_is_not_in_the_readme(
+    tmp_path, make_record, given, done, shortened
+):
+    cell = grid.experiment("dermamnist").cells[0]
+    settings = dataclasses.replace(cell.settings, **given)
+    records.write(make_record(settings, "dermamnist", 0.7, 0, steps=done), tmp_path)
+    assert len(made("readme", tmp_path).rows) == (0 if shortened else 1)

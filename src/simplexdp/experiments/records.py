@@ -37,6 +37,7 @@ FROM_OUTCOME = (
     "batch_size",
     "sample_rate",
     "lr",
+    "warmup",
     "r",
     "order",
     "noise_multiplier",

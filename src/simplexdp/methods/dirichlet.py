@@ -5,25 +5,28 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from .. import accounting, data, distributed, ledger, mechanism, progress, training
 from ..plan import Plan
 from ..runs import RunFolder
-from ..settings import Settings
+from ..schedule import lopsided, warmup_steps
+from ..settings import ADAPTIVE, Settings
 from .outcome import (
     CLASS_WEIGHTS,
     Outcome,
     class_weights_of,
     is_separate,
     model_for,
+    number_of,
     refuse_options,
     reserve,
     seed_of,
     steps_from_epochs,
 )
 
-LOPSIDED = 10  # times as many records in the largest class as in the smallest
+WARMUP = "warmup"
 WEIGHTED = (
     "Losses are weighted by class, from the public labels and after the draws: the figure is the "
     "same as without, and the trained weights, which it does not cover, follow records of rare "
@@ -39,10 +42,11 @@ def train(
     Formal guarantee: the figure of the chosen accountant bounds the sequence of draws, under the
     assumptions in the statement.  It does not cover the released weights.
     """
-    refuse_options(settings, (CLASS_WEIGHTS,))
+    refuse_options(settings, (CLASS_WEIGHTS, WARMUP))
     weights = class_weights_of(settings, dataset)
-    if run is not None and weights is None and distributed.is_first():
-        _warn_of_rare_classes(dataset)
+    counts = np.bincount(dataset.train.labels, minlength=dataset.classes)
+    if run is not None and weights is None and distributed.is_first() and lopsided(counts):
+        _warn_of_rare_classes(counts)
     records = len(dataset.train.labels)
     seed = distributed.agree(seed_of(settings, run))
     plan = Plan(
@@ -60,12 +64,18 @@ def train(
     name, model = model_for(settings, dataset, seed)
     separate = is_separate(name, model, dataset.input_shape)
     lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
+    large = settings.lr is None and settings.optimizer not in ADAPTIVE  # γ_eff / κ
+    by_rule = warmup_steps(counts, plan.steps) if large else 0
+    warmup = number_of(settings.options, WARMUP, by_rule, whole=True)
+    if warmup < 0:
+        raise ValueError(f"the option {WARMUP} is {warmup}; give a number of steps, 0 for none")
     optimizer = training.make_optimizer(settings.optimizer, model, lr)
     criterion = plan.loss(weights)
     parallel = distributed.parallel(model)
 
     def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
         plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
+        training.set_rate(optimizer, lr, step, warmup)
         return distributed.descend(parallel, optimizer, criterion, inputs, labels)
 
     has_order = accounting.lookup(plan.accountant).has_order
@@ -106,16 +116,15 @@ def train(
             "batch_size": plan.batch_size,
             "sample_rate": plan.sample_rate,
             "lr": lr,
+            **({WARMUP: warmup} if warmup else {}),
         },
     )
 
 
-def _warn_of_rare_classes(dataset: data.Dataset) -> None:
+def _warn_of_rare_classes(counts: npt.NDArray[np.int64]) -> None:
     """Say before anything is spent what the public class counts tell."""
-    counts = np.bincount(dataset.train.labels, minlength=dataset.classes)
-    if counts.max() >= LOPSIDED * counts.min():
-        progress.warn(
-            f"the classes have {counts.min()} to {counts.max()} records: Algorithm 1 is slow to "
-            "find rare ones and may predict the largest alone; --option class_weights=balanced "
-            "makes all of them weigh alike, and a smaller --lr than the rule's may help"
-        )
+    progress.warn(
+        f"the classes have {counts.min()} to {counts.max()} records: Algorithm 1 is slow to "
+        "find rare ones and may predict the largest alone; --option class_weights=balanced "
+        "makes all of them weigh alike, and another --lr may help"
+    )
