@@ -285,6 +285,23 @@ def test_a_model_that_knows_one_class_says_so(tmp_path, blobs, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_model_that_loses_a_class_names_it(tmp_path, blobs, capsys):
+    """Trained on two of three classes, it cannot give the third, which the test set has."""
+    names = ("cat", "dog", "owl")
+    two = np.flatnonzero(blobs.train.labels != 1)
+    split = data.Split(blobs.train.inputs[two], blobs.train.labels[two])
+    without = dataclasses.replace(blobs, train=split, class_names=names)
+    settings = dataclasses.replace(SETTINGS, method="plain", lr=0.5)
+    methods.run(settings, tmp_path / "run", dataset=without)
+    said = capsys.readouterr().err
+    assert "never predicts 1 of the 3 classes, of which there are test records (dog)" in said
+    assert "class_weights=balanced" in said  # none and 100 records: they differ in size
+    seen = np.flatnonzero(blobs.test.labels != 1)
+    tested = data.Split(blobs.test.inputs[seen], blobs.test.labels[seen])
+    methods.run(settings, tmp_path / "unseen", dataset=dataclasses.replace(without, test=tested))
+    assert capsys.readouterr().err == ""
+
+
 def test_rare_classes_are_named_before_anything_is_spent(tmp_path, blobs, capsys):
     """300 records with 100 of each class; of the third, 10 are left, and then 11."""
     for rare, warned in ((10, True), (11, False)):

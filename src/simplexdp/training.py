@@ -26,10 +26,12 @@ from torch import Tensor, nn
 from . import checkpoint, data, distributed, progress, sampling
 from .data.augment import augment
 from .runs import RunFolder, version
+from .schedule import lopsided
 from .settings import Settings
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 EVALUATED_TOGETHER = 1000
+NAMED = 5  # lost classes in a warning
 out_of_time = threading.Event()  # set where the time is up: `train` stops after the step in hand
 
 
@@ -135,18 +137,28 @@ def train(job: Job, run: RunFolder | None, show_progress: bool = False) -> Train
 
 
 def _warn_of_failure(job: Job, final: NDArray[np.int64], kept: bool) -> None:
-    """Say that a training diverged or, of one that is kept, that it found a single class."""
+    """Say that a training diverged or, of one that is kept, that it lost classes."""
     if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
-    if kept and len(np.unique(final)) == 1:  # not of a few steps for their time
-        settings = job.settings
-        weighable = settings.method in ("dirichlet", "plain")
-        unweighted = weighable and "class_weights" not in settings.options
-        weights = ", --option class_weights=balanced" if unweighted else ""
-        progress.warn(
-            "the model gives every test record the same class; what may help: another --lr, more "
-            f"steps, a larger --epsilon{weights}"
+    lost = np.setdiff1d(job.dataset.test.labels, final)
+    if not kept or not len(lost):  # a few steps are trained for their time alone
+        return
+    if len(np.unique(final)) == 1:
+        what = "gives every test record the same class"
+    else:
+        names = [job.dataset.class_names[k] for k in lost[:NAMED]] + ["…"] * (len(lost) > NAMED)
+        what = (
+            f"never predicts {len(lost)} of the {job.dataset.classes} classes, of which there are "
+            f"test records ({', '.join(names)})"
         )
+    settings = job.settings
+    weighable = settings.method in ("dirichlet", "plain")
+    uneven = lopsided(np.bincount(job.dataset.train.labels, minlength=job.dataset.classes))
+    unweighted = weighable and uneven and "class_weights" not in settings.options
+    weights = ", --option class_weights=balanced" if unweighted else ""
+    progress.warn(
+        f"the model {what}; what may help: another --lr, more steps, a larger --epsilon{weights}"
+    )
 
 
 def seed_torch(seed: int, purpose: str, step: int) -> None:
