@@ -157,7 +157,8 @@ def _warn_of_failure(job: Job, final: NDArray[np.int64], kept: bool) -> None:
     unweighted = weighable and uneven and "class_weights" not in settings.options
     weights = ", --option class_weights=balanced" if unweighted else ""
     progress.warn(
-        f"the model {what}; what may help: another --lr, more steps, a larger --epsilon{weights}"
+        f"the model {what}; what may help: another --lr or --optimizer, more steps, a larger "
+        f"--epsilon{weights}"
     )
 
 
