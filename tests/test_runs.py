@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -192,3 +194,17 @@ def test_a_folder_keeps_the_device_that_was_asked_for(tmp_path, blobs, monkeypat
     settings = dataclasses.replace(SETTINGS, device="cuda")
     _, folder = methods.run(settings, tmp_path / "run", dataset=blobs)
     assert folder.settings().device == "cuda"
+
+
+def test_a_machine_is_told_by_its_processor(monkeypatch):
+    here = runs.machine()
+    assert here["processor"].startswith(platform.machine())
+    assert here["instructions"] in torch.__config__.show()  # the same from another source
+
+    def absent(path, **how):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", absent)  # as on macOS
+    assert runs.machine()["processor"] == platform.machine()
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: "flags\t: a\nmodel name\t: X 1\n")
+    assert runs.machine()["processor"] == f"{platform.machine()} X 1"

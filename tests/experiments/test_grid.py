@@ -143,6 +143,13 @@ def test_a_study_says_what_it_stands_for():
     assert "not a result on SVHN" in grid.experiment("svhn-part").notes[0]
 
 
+def test_the_part_of_svhn_stands_beside_the_papers_whole():
+    part = grid.experiment("svhn-part")
+    published = {c.column: c.published for c in part.cells}  # typed from the paper
+    assert published == {"ε = 4": (92.94, 0.25), "ε = 1": (85.08, 5.43), "ε = ∞": (94.58, None)}
+    assert part.head == "the paper, whole SVHN, lr 0.1"
+
+
 def test_class_weights_have_a_row_of_their_own_and_no_published_number():
     cells = [c for c in grid.experiment("dermamnist").cells if "class_weights" in c.row]
     assert {c.row for c in cells} == {"Dirichlet, resnet9, lr 0.05, options class_weights=balanced"}

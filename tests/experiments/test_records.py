@@ -162,6 +162,28 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
         records.import_run(tmp_path, tmp_path / "results")
 
 
+def test_a_file_in_the_way_of_a_record_is_said(finished, tmp_path):
+    """Edited by hand: no run of another version has this run's key."""
+    path = records.import_run(finished.path, tmp_path)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "version": "0.0.9"}))
+    with pytest.raises(ValueError, match=r"of version 0\.0\.9, .*in the way of this run's record"):
+        records.write(record, tmp_path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="delete it and reproduce it again"):
+        records.write(record, tmp_path)
+    assert path.read_text() == "{"
+
+
+def test_a_damaged_record_of_another_table_does_not_stop_a_sweep(finished, tmp_path):
+    path = records.import_run(finished.path, tmp_path)
+    (tmp_path / "runs/mnist").mkdir()
+    (tmp_path / "runs/mnist/0.json").write_text("{")
+    assert [r["key"] for r in records.load(tmp_path, path.parent.name).records] == [path.stem]
+    with pytest.raises(ValueError, match=r"mnist/0\.json"):
+        records.load(tmp_path)
+
+
 def test_a_record_of_another_version_is_left_out_and_said(finished, tmp_path, monkeypatch):
     records.import_run(finished.path, tmp_path / "results")
     monkeypatch.setattr(runs, "version", lambda: "99.0")

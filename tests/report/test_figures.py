@@ -33,11 +33,15 @@ def test_every_figure_and_table_is_written(results, tmp_path):
     assert {81.02, 86.35, 91.13, 91.69, 93.13, 77.37, 86.10} <= drawn  # typed from the paper
     assert {80.2, 89.0} <= drawn  # made up: two seeds of the first cell, and one of the last
     assert len(figure.legends[0].get_texts()) == len(fashion)
+    rates = gather.learning_rates(gather.load(results).groups)
+    drawn = figures._learning_rate(rates["ours"], " ".join(rates["notes"]))
+    assert "FashionMNIST" in drawn.get_suptitle()  # and not the paper's CIFAR10
     svg = (tmp_path / "figures/asymptotics.svg").read_bytes()
     assert b"<svg" in svg
     again, pdf = figures._save(figures._asymptotics(), tmp_path / "again", ["svg", "pdf"])
     assert again.read_bytes() == svg
     assert pdf.read_bytes().startswith(b"%PDF")
+    assert b"/Type3" not in pdf.read_bytes()  # which some publishers refuse
 
 
 def test_a_band_does_not_reach_over_a_point_without_a_spread(results):

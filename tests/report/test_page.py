@@ -148,6 +148,12 @@ def test_it_loads_without_errors_and_draws(dom):
     assert section(html, "tables").count("<details>") >= 5
 
 
+def pressed(html: str) -> list[str]:
+    """The methods that are chosen."""
+    buttons = html.split('id="method-filter"')[1].split("</div>")[0]
+    return re.findall(r'aria-pressed="true">([^<]*)<', buttons)
+
+
 def test_the_filters_work(dom):
     html = dom("data=mnist&method=dpsgd&figure=published")
     assert 'data-state="mnist|dpsgd|published"' in html
@@ -155,7 +161,7 @@ def test_the_filters_work(dom):
     accuracy = section(html, "accuracy")
     assert "Abadi et al. 2016" in accuracy
     assert "Dirichlet (Algorithm 1), inception" not in accuracy
-    assert "No runs of ours on this data set yet." in section(html, "methods")
+    assert "No runs of ours for this choice." in section(html, "methods")
     assert "As published: CIFAR10, ResNet-18" in section(html, "learning-rate")
     assert "test accuracy, % (log of the error)" in accuracy  # figures between 90 and 99.5
     cifar = section(dom("data=cifar10&method=dirichlet"), "accuracy")
@@ -169,6 +175,11 @@ def test_the_filters_work(dom):
     assert "plain, mlp, ε = ∞: 97.00 %" in section(alone, "accuracy")
     assert "plain, mlp" in section(alone, "methods")
     assert "Dirichlet (Algorithm 1), mlp" not in section(alone, "methods")
+    # plain training of a recipe is its row's ε = ∞: no row of its own, and no button
+    without = dom("data=fashion-mnist&method=plain")
+    assert pressed(without) == ["Dirichlet (Algorithm 1)", "DP-SGD"]
+    assert "Dirichlet, inception, lr auto, ε = ∞: 84.20 ± 0.28 % (2 runs)" in without
+    assert pressed(alone) == ["plain"]
     unknown = dom("data=nonsense&method=nonsense", width=400)
     assert 'data-state="fashion-mnist|dirichlet,dpsgd,' in unknown
     assert 'data-problems=""' in unknown

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simplexdp.experiments import grid, records
-from simplexdp.experiments.table import to_latex, to_markdown
+from simplexdp.experiments.table import Column, Table, to_latex, to_markdown
 from simplexdp.report import gather, tables
 from simplexdp.settings import Settings
 
@@ -261,3 +261,15 @@ def test_a_run_of_fewer_steps_than_its_recipe_is_not_in_the_readme(
     settings = dataclasses.replace(cell.settings, **given)
     records.write(make_record(settings, "dermamnist", 0.7, 0, steps=done), tmp_path)
     assert len(made("readme", tmp_path).rows) == (0 if shortened else 1)
+
+
+def test_a_long_table_may_be_broken_in_latex():
+    def of(rows):
+        return Table("t", "T", (Column("a", "A"), Column("b", "B")), ({"a": "x", "b": 1},) * rows)
+
+    assert r"\begin{table}" in to_latex(of(40))
+    long = to_latex(of(41)).splitlines()
+    assert long[0] == r"\begin{longtable}{lc}"
+    assert long[1:5] == [r"\toprule", r"A & B \\", r"\midrule", r"\endhead"]
+    assert long[5:46] == [r"x & 1 \\"] * 41
+    assert long[46:] == [r"\bottomrule", r"\caption{T.}\label{tab:t}", r"\end{longtable}"]

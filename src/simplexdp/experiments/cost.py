@@ -28,6 +28,7 @@ import torch
 from .. import data, files, methods, progress
 from ..runs import machine, version
 from ..settings import Settings
+from . import estimate
 
 NAME = "cost"
 METHODS = ("plain", "dirichlet", "dpsgd")
@@ -64,6 +65,9 @@ def run(
                 f"{path} was measured by another version or on another machine, and rounds of two "
                 "are not put together; name another folder with --results, or delete the file"
             )
+        left = {n: rounds - len(found["rounds"].get(n, [])) for n in networks}
+        if max(left.values()) > 0 and time.monotonic() < deadline:
+            progress.warn(f"{NAME}: about {estimate.total(_seconds(left))}, by one round of each")
         with progress.bars(show_progress) as shown:
             bar = shown.add_task("rounds", total=rounds * len(networks))
             for reached in range(0, rounds, AT_ONCE):
@@ -78,6 +82,17 @@ def run(
     finally:
         torch.set_num_threads(threads)
     return path
+
+
+def _seconds(left: dict[str, int]) -> list[float]:
+    """What the missing rounds of each network will take, by a first one that is not counted."""
+    found = []
+    for network, missing in left.items():
+        if missing > 0:
+            began = time.monotonic()
+            some_rounds(network, 1)
+            found.append(missing * (time.monotonic() - began) / 3)  # it makes three steps of each
+    return found
 
 
 def some_rounds(

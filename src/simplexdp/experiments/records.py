@@ -25,6 +25,7 @@ OF_THE_OCCASION = (DIGEST, "seconds", "machine", runs.EARLIER_MACHINES, "version
 ALSO_FROM_RUN = (runs.CHECKSUMS, runs.EARLIER_MACHINES)
 BROKEN = "broken_assumptions"  # of a run that would cover its weights, but for a known seed
 MAKE_AGAIN = "delete this folder and train it again"
+MADE_AGAIN = "delete it and reproduce it again"
 UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
@@ -111,6 +112,8 @@ def write(record: Mapping[str, Any], results: Path) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_json(path, {**record, DIGEST: digest(record)})
+    elif (problem := _problem(files.read_json(path, MADE_AGAIN), path)) is not None:
+        raise ValueError(f"{problem}; it is in the way of this run's record, so move it away")
     return path
 
 
@@ -144,12 +147,12 @@ def import_run(folder: Path, results: Path) -> Path:
     return write(record, results)
 
 
-def load(results: Path) -> Loaded:
-    """The records below a results folder that belong to this version of the package."""
+def load(results: Path, experiment: str = "*") -> Loaded:
+    """The records of this version below a results folder, of one experiment or of all."""
     records: list[dict[str, Any]] = []
     left_out: list[str] = []
-    for path in sorted((results / "runs").glob("*/*.json")):
-        record = files.read_json(path, "delete it and reproduce it again")
+    for path in sorted((results / "runs").glob(f"{experiment}/*.json")):
+        record = files.read_json(path, MADE_AGAIN)
         problem = _problem(record, path)
         if problem is None:
             records.append(record)
@@ -170,23 +173,22 @@ def keys(records: Sequence[Mapping[str, Any]]) -> set[str]:
 def _problem(record: Any, path: Path) -> str | None:
     """Why a file is not one of this version's results, or None."""
     if not isinstance(record, dict) or not {"key", "version", "configuration"} <= set(record):
-        raise ValueError(f"{path} is not a record of a run; delete it and reproduce it again")
+        raise ValueError(f"{path} is not a record of a run; {MADE_AGAIN}")
     if record["version"] != runs.version():
         return (
             f"{path}: of version {record['version']}, left out; "
             f"this is {runs.version()}, and results of different versions are not merged"
         )
-    with files.well_formed(path, "delete it and reproduce it again"):
+    with files.well_formed(path, MADE_AGAIN):
         settings = Settings.from_json(record["configuration"])
         key = identity.key(settings)
     if path.stem != record["key"] or key != record["key"]:
         raise ValueError(
             f"{path} does not have the key of its own configuration; it was edited by hand, "
-            "so delete it and reproduce it again"
+            f"so {MADE_AGAIN}"
         )
     if record.get(DIGEST) != digest(record):
         raise ValueError(
-            f"{path} is not as it was written: its digest is another; restore it, or delete it and "
-            "reproduce it again"
+            f"{path} is not as it was written: its digest is another; restore it, or {MADE_AGAIN}"
         )
     return None

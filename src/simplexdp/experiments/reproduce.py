@@ -118,7 +118,7 @@ def _make_missing(
     show_progress: bool,
 ) -> dict[str, Any]:
     """Make those of the runs that have no record yet, and say what was done."""
-    loaded = records.load(results)
+    loaded = records.load(results, name)
     for sentence in loaded.left_out:
         _say(sentence)
     there = records.keys(loaded.records)

@@ -10,6 +10,7 @@ from typing import Any
 from .. import files
 
 Value = str | float | int | None
+ROWS_ON_A_PAGE = 40  # a longer table is one that LaTeX may break
 _LATEX = {
     "ε": r"$\varepsilon$",
     "∞": r"$\infty$",
@@ -93,27 +94,20 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """The table in LaTeX, for the booktabs package."""
+    """The table in LaTeX, for the booktabs package and, where it is long, for longtable."""
     heads = " & ".join(_latex(c.head) for c in table.columns)
     rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in table.cells()]
-    caption = " ".join([f"{table.title}.", *table.notes])
-    return "\n".join(
-        [
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
-            r"\toprule",
-            rf"{heads} \\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{_latex(caption)}}}",
-            rf"\label{{tab:{table.name}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    columns = f"l{'c' * (len(table.columns) - 1)}"
+    caption = rf"\caption{{{_latex(' '.join([f'{table.title}.', *table.notes]))}}}"
+    label = rf"\label{{tab:{table.name}}}"
+    body = [r"\toprule", rf"{heads} \\", r"\midrule", *rows, r"\bottomrule"]
+    if len(rows) > ROWS_ON_A_PAGE:
+        body.insert(3, r"\endhead")
+        lines = [rf"\begin{{longtable}}{{{columns}}}", *body, caption + label]
+        return "\n".join([*lines, r"\end{longtable}", ""])
+    tabular = [rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"]
+    lines = [r"\begin{table}[t]", r"\centering", *tabular, caption, label]
+    return "\n".join([*lines, r"\end{table}", ""])
 
 
 def save(table: Table, folder: Path) -> list[Path]:

@@ -25,6 +25,7 @@ COLOURS = {
     "plain": "#6b7280",
 }
 MARKERS = "os^D"
+AS_PUBLISHED = "As published: CIFAR10, ResNet-18, ε = 1, 10 runs a point."
 NEAR_HUNDRED = 97.0  # percent; above it the axis goes by the log of the error
 INFINITE = 1.6  # ∞ stands at this multiple of the largest finite budget
 APART = 1.05  # and the series' points at ∞ at this multiple of each other
@@ -45,7 +46,9 @@ def write(results: Path, folder: Path, endings: Sequence[str] = ("svg", "pdf")) 
     for source in ("ours", "published"):
         curves = rates[source]
         if curves:
-            paths += _save(_learning_rate(curves), folder / f"learning-rate-{source}", endings)
+            said = rates["notes"] if source == "ours" else [AS_PUBLISHED]
+            drawn = _learning_rate(curves, " ".join(said))
+            paths += _save(drawn, folder / f"learning-rate-{source}", endings)
     paths += _save(_asymptotics(), folder / "asymptotics", endings)
     for name in tables.names():
         made = tables.make(name, found)
@@ -157,7 +160,7 @@ def _bands(points: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             yield band
 
 
-def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:
+def _learning_rate(curves: Sequence[dict[str, Any]], said: str) -> Any:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -180,6 +183,7 @@ def _learning_rate(curves: Sequence[dict[str, Any]]) -> Any:
     both[1].set_xlabel("effective learning rate γ·κ")
     both[0].set_ylabel("test accuracy, %")
     both[1].legend(fontsize=7, frameon=False)
+    figure.suptitle(textwrap.fill(said, 130), fontsize=7.5)
     return figure
 
 
@@ -209,7 +213,8 @@ def _save(figure: Any, stem: Path, endings: Sequence[str]) -> list[Path]:
     from matplotlib import rc_context
 
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in endings]
-    with rc_context({"svg.hashsalt": "simplexdp"}):  # the same results, the same file
+    # The same results, the same file; fonts of a kind that publishers take.
+    with rc_context({"svg.hashsalt": "simplexdp", "pdf.fonttype": 42}):
         for path in paths:
             # No date inside: a figure changes when the results do.
             when = "CreationDate" if path.suffix == ".pdf" else "Date"

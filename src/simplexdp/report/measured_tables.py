@@ -94,8 +94,8 @@ def cost(found: Results) -> Table:
         Column("dpsgd_over_dirichlet", "DP-SGD / Dirichlet"),
     )
     notes = (
-        "Processor seconds of one step on one thread, step by step beside each other; medians, and "
-        "95 % intervals for the median ratio.",
+        "Processor seconds of one step on one thread, step by step beside each other, with group "
+        "normalisation in all three; medians, and 95 % intervals for the median ratio.",
         f"The paper: an epoch of CIFAR10 with ResNet-18 on a {paper['device']} takes "
         f"{seconds['dirichlet']} s with Dirichlet and {seconds['dpsgd']} s with DP-SGD.",
     )

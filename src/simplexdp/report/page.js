@@ -11,13 +11,19 @@ const atMost = (value) => (Math.ceil(100 * value - 1e-9) / 100).toFixed(2);
 const at = (id) => document.getElementById(id);
 const color = (method) => `var(--${method})`;
 
+// Methods with a row for a data set; a recipe without privacy stands in the row of its method.
+const present = (data) => METHODS.filter((m) => [...content.accuracy, ...content.methods].some((s) => s.data === data && s.method === m));
+
 const readState = () => {
   const given = new URLSearchParams(location.hash.slice(1));
   const data = DATA.includes(given.get("data")) ? given.get("data") : content.first_data;
   const asked = (given.get("method") || "").split(",").filter((m) => METHODS.includes(m));
+  const methods = asked.length ? asked : METHODS;
+  const shown = present(data).filter((m) => methods.includes(m));
   return {
     data,
-    methods: asked.length ? asked : METHODS,
+    methods,
+    shown: shown.length ? shown : present(data),
     figure: given.get("figure") === "ours" || given.get("figure") === "published" ? given.get("figure")
       : content.learning_rate.ours.length ? "ours" : "published",
     theme: given.get("theme"),
@@ -54,7 +60,7 @@ const drawFilters = (state) => {
     const on = state.methods.includes(m) ? state.methods.filter((x) => x !== m) : [...state.methods, m];
     go({ methods: on.length ? on : METHODS });
   };
-  refill(at("method-filter"), METHODS.map((m) => button(content.titles[m] || m, state.methods.includes(m), () => toggle(m))));
+  refill(at("method-filter"), present(state.data).map((m) => button(content.titles[m] || m, state.shown.includes(m), () => toggle(m))));
 };
 
 const pointOf = (s) => (p) => {
@@ -71,7 +77,7 @@ const pointOf = (s) => (p) => {
 const drawAccuracy = (state) => {
   const box = at("accuracy-charts");
   box.replaceChildren();
-  const chosen = content.accuracy.filter((s) => s.data === state.data && state.methods.includes(s.method) && !s.shortened);
+  const chosen = content.accuracy.filter((s) => s.data === state.data && state.shown.includes(s.method) && !s.shortened);
   const copies = new Set(chosen.flatMap((s) => s.points.map((p) => p.provenance).filter(Boolean)));
   at("accuracy-about").textContent =
     `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands and bars are one standard deviation over runs; a point of ours with neither is a single run. ` +
@@ -95,7 +101,7 @@ const drawAccuracy = (state) => {
     const legend = element("p", { class: "legend" }, ...series.map((s) => legendEntry(s, s.label + (s.source === "ours" ? " (ours)" : ""))));
     box.append(element("div", { class: "chart" }, svg, legend));
   }
-  if (!box.children.length) box.append(element("p", { class: "empty" }, "No series for this choice of methods."));
+  if (!box.children.length) box.append(element("p", { class: "empty" }, "No series for this choice."));
 };
 
 const drawLearningRate = (state) => {
@@ -137,12 +143,12 @@ const percentText = (r) => r.mean.toFixed(2) + (r.std === null ? "" : ` ± ${r.s
 const time = (s) => (s < 90 ? `${s.toFixed(1)} s` : s < 5400 ? `${(s / 60).toFixed(0)} min` : `${(s / 3600).toFixed(1)} h`);
 
 const drawMethods = (state) => {
-  const rows = content.methods.filter((r) => r.data === state.data && state.methods.includes(r.method));
+  const rows = content.methods.filter((r) => r.data === state.data && state.shown.includes(r.method));
   const body = rows.map((r) => [
     { text: r.label, mark: color(r.method) },
     r.epsilon === null ? "∞" : short(r.epsilon), percentText(r), time(r.seconds),
     { text: r.covers, class: r.covers.startsWith("the released") ? "yes" : "no" }]);
-  at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training time", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours on this data set yet."));
+  at("methods-table").replaceChildren(rows.length ? tableOf(["method", "ε", "test accuracy, %", "training time", "ε covers"], body) : element("p", { class: "empty" }, "No runs of ours for this choice. Runs on a part of a data set are in the tables."));
 };
 
 const drawClasses = (state) => {

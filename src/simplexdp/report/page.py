@@ -95,6 +95,7 @@ def _tables(found: gather.Results) -> list[Table]:
         title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
         made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
+    made += [tables.study("certified", found.groups), tables.accountants(found)]
     made += [measured_tables.peers(found), measured_tables.cost(found)]
     return [table for table in made if table.rows]
 
