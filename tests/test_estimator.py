@@ -134,3 +134,17 @@ def test_no_value_of_a_record_is_in_an_error() -> None:
     with pytest.raises(ValueError, match=r"got one of 1 dimensions\. Reshape your data") as found:
         model.predict([21.5, 22.5, 23.5])
     assert "21.5" not in str(found.value)
+
+
+def test_a_delta_that_says_nothing_about_a_row_is_told() -> None:
+    X, y = np.random.default_rng(0).uniform(size=(40, 3)), np.arange(40) % 2
+    with pytest.warns(UserWarning, match="not below 1 / 40, the number of records"):
+        model = CertifiedClassifier(epsilon=1.0, delta=0.025).fit(X, y)
+    assert any("not below 1 / 40" in note for note in model.statement_.notes)
+
+
+def test_of_features_of_ones_own_coverage_is_not_claimed_outright() -> None:
+    X, y = np.random.default_rng(0).uniform(size=(40, 3)), np.arange(40) % 2
+    said = CertifiedClassifier(features=np.sqrt).fit(X, y).statement_.headline()
+    assert "covers the released weights, if these features are a fixed function of one" in said
+    assert CertifiedClassifier().fit(X, y).statement_.headline().endswith("the released weights.")

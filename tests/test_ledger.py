@@ -288,3 +288,36 @@ def test_a_network_that_couples_records_is_marked(book, tmp_path):
     assert "in 1 run a record's output depends on other" in "\n".join(
         book.spent("digits", 1e-5).caveats
     )
+
+
+def test_a_budget_of_a_file_binds_under_every_name_of_it(book, tmp_path, monkeypatch):
+    """As the guide has it: `event_` of a fit is entered under the name that the user types."""
+    (tmp_path / "here").mkdir()
+    path = tmp_path / "here" / "patients.csv"
+    path.write_text("age,target\n")
+    book.set_budget(str(path), 1.0, 1e-5)
+    much = ledger.gaussian(1.0)  # ε = 4.4
+    monkeypatch.chdir(path.parent)
+    for name in (str(path), "patients.csv", "./patients.csv", "../here/patients.csv"):
+        with pytest.raises(BudgetExceeded):
+            book.reserve(name, "certified", much, "run", "weights")
+        with pytest.raises(BudgetExceeded):
+            book.check(name, [much])
+    book.reserve("patients.csv", "certified", ledger.gaussian(10.0), "run", "weights")
+    assert [entry.data for entry in book.entries()] == [str(path)]
+    assert book.spent("patients.csv", 1e-5).runs == book.spent(str(path), 1e-5).runs == 1
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"no patients\.csv in this folder.* by its full path"):
+        book.reserve("patients.csv", "certified", much, "run", "weights")
+    book.reserve("cohort-7", "certified", much, "run", "weights")  # a label, of no file
+    assert book.data_sets() == [str(path), "cohort-7"]
+
+
+def test_a_line_of_a_relative_name_counts_with_the_file(book, tmp_path, monkeypatch):
+    """Such lines were written before names were made full."""
+    monkeypatch.chdir(tmp_path)
+    book.reserve("patients.csv", "certified", ledger.gaussian(5.0), "a", "weights")
+    (tmp_path / "patients.csv").write_text("age,target\n")
+    book.reserve(str(tmp_path / "patients.csv"), "certified", ledger.gaussian(5.0), "b", "weights")
+    assert book.spent("patients.csv", 1e-5).runs == 2
+    assert len(book.data_sets()) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import pickle
 from typing import Any
 
@@ -291,3 +292,34 @@ def test_data_of_another_form_is_refused_with_the_form_it_takes():
     with pytest.raises(ValueError, match="there are 1500 inputs and 1000 labels"):
         next(found.batches((torch.zeros(1500, 2), labels)))
     assert found.steps_done == 0
+
+
+def test_what_was_calibrated_together_cannot_be_changed():
+    plan = small_plan()
+    for name, value in {"r": 2.9, "alpha": 30.0, "steps": 60, "sample_rate": 0.5}.items():
+        with pytest.raises(AttributeError, match="was calibrated with the rest; make another Plan"):
+            setattr(plan, name, value)
+    assert plan.r < 2.9
+
+
+def test_a_forked_process_which_would_repeat_the_noise_is_refused():
+    plan = small_plan(seed=None)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            plan.begin_step(1)
+            os.write(write, b"drawn")
+        except BudgetExhausted as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"would draw the same noise again" in os.read(read, 1000)
+    assert plan.begin_step(1) == 0  # the plan's own process goes on
+
+
+@pytest.mark.parametrize(("delta", "said"), [(1e-5, False), (1 / RECORDS, True), (0.5, True)])
+def test_a_delta_that_says_nothing_about_a_record_is_told(delta, said):
+    notes = small_plan(delta=delta).statement().notes
+    assert any("publish some record whole" in note for note in notes) is said

@@ -11,6 +11,7 @@ True
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from simplexdp.accounting.totals import SEED_KNOWN
 from simplexdp.data.schema import scale, to_unit
 from simplexdp.methods import certified, linear
 from simplexdp.methods.fixed_features import noise_bits
+from simplexdp.statement import large_delta
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
@@ -50,7 +52,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         uses it.
     steps, clip, lr : chosen by rule from n and the budget where None.
 
-    A fit leaves ``statement_``, and ``event_`` to be entered in a ledger (``Ledger.reserve``).
+    A fit leaves ``statement_``, and ``event_`` to be entered in a ledger (``Ledger.reserve``). The
+    statement is about that fit alone: not about steps before it that were fitted to the same rows
+    (a scaler in a pipeline), nor about the other fits of a search or a cross-validation, nor about
+    a choice among them by their scores.
 
     Formal guarantee
     ----------------
@@ -121,7 +126,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = rule.schedule.steps
         seed_known = self.random_state is not None
         self.event_ = marked(cost.event(), [SEED_KNOWN] if seed_known else [])
-        self.statement_ = certified.statement(feature_map, fitted, seed_known=seed_known)
+        self.statement_ = certified.statement(feature_map, fitted, len(X), seed_known)
+        for note in large_delta(self.delta, len(X)):
+            warnings.warn(note, stacklevel=2)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -162,7 +169,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return validate_data(self, X, *y, dtype=np.float64, **checks)
         except ValueError as error:
             said = str(error)
-            if "could not convert" in said:
+            if "could not convert" in said or "Failed to parse" in said:
                 raise ValueError("X holds text; encode it as numbers first") from None
             if "Complex data" in said:
                 raise ValueError("Complex data not supported; give real numbers") from None

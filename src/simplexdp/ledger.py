@@ -138,6 +138,7 @@ class Ledger:
         check_epsilon(epsilon)
         check_delta(delta)
         with journal.locked(self.path) as file:
+            data = _full(journal.read(self.path)[0], data)
             journal.append(
                 file, {"kind": "budget", "data": data, "epsilon": epsilon, "delta": delta}
             )
@@ -154,6 +155,7 @@ class Ledger:
     ) -> str:
         """Count a run before it starts, and return its entry's id.
 
+        `data` is a known set's name, the path of a file or folder, or a label of the user's own.
         Refuses with `BudgetExceeded` where the total with this run would be above the data set's
         budget. With a `run_id`, a reservation of that run with the same event is found again and
         not counted twice; `run` only says where it is, and another run may be there later. What
@@ -171,6 +173,7 @@ class Ledger:
             )
         with journal.locked(self.path) as file:
             lines, _ = journal.read(self.path)
+            data = _full(lines, data)
             entries = _entries(lines, data)
             for entry in entries if run_id is not None else ():
                 if (entry.run_id, entry.method) == (run_id, method) and same(entry.event, event):
@@ -197,6 +200,7 @@ class Ledger:
     def check(self, data: str, events: list[Event]) -> None:
         """Refuse with `BudgetExceeded` where these runs together would be above the budget."""
         lines, _ = journal.read(self.path)
+        data = _full(lines, data)
         budget = _budget(lines, data)
         if budget is not None:
             _check(_entries(lines, data), events, data, budget)
@@ -266,17 +270,41 @@ def _check(
     )
 
 
+def _is_path(name: str) -> bool:
+    """Whether a name stands for a file or folder, and not for a known set or a label."""
+    from simplexdp.data import names
+
+    if not name or name in names():
+        return False
+    written_as_one = os.path.isabs(name) or name.startswith(("~", "." + os.sep, ".." + os.sep))
+    return written_as_one or Path(name).exists()
+
+
+def _full(lines: list[dict[str, Any]], data: str) -> str:
+    """The name to keep data under: a path in full, so that a budget set for it binds everywhere.
+
+    A bare name with no file here, where the ledger has a path that ends so, is refused: it would
+    be counted as other data.
+    """
+    if _is_path(data):
+        return data if os.path.isabs(data) else identity(data)
+    paths = {line["data"] for line in lines if os.path.isabs(line.get("data", ""))}
+    alike = sorted(path for path in paths if Path(_key(path)).name == Path(data).name)
+    if alike:
+        raise ValueError(
+            f"there is no {data} in this folder, and the ledger has {alike[0]}; name the data by "
+            "its full path"
+        )
+    return data
+
+
 def _key(name: str) -> str:
     """What all names of the same records share.
 
     A folder with train/ and test/ inside was once kept under its own path, and goes by its train/
     now. The path with and without train/ is one, also where the folder is gone.
     """
-    from simplexdp.data.own import training_folder
-
-    if not os.path.isabs(name):
-        return name
-    return str(training_folder(Path(name)).resolve()).removesuffix(os.sep + "train")
+    return identity(name).removesuffix(os.sep + "train") if _is_path(name) else name
 
 
 def _about(lines: list[dict[str, Any]], data: str) -> list[dict[str, Any]]:

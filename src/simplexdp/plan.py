@@ -11,11 +11,12 @@
 
 Because sampler, loss and accountant come from one object, the mechanism that runs is the one
 that is accounted: a step beyond the schedule, or more draws in a step than its batch has records,
-is refused.
+is refused. That the draws of a step are of different records, one each, is up to the loop.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,8 +44,13 @@ from .statement import (
     Assumption,
     Statement,
     common_assumptions,
+    large_delta,
     rounded_up,
 )
+
+# What was calibrated together stays together.
+FIXED = ("epsilon", "delta", "records", "batch_size", "steps", "sample_rate", "alpha", "r", "order",
+         "accountant", "estimator")  # fmt: skip
 
 
 class BudgetExhausted(ValueError):
@@ -90,6 +96,13 @@ class Plan:
         self._draws_open = 0
         self._iteration = 0
         self._all_poisson = True
+        self._process = os.getpid()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refused for what was calibrated together; the steps that are done may count."""
+        if name in FIXED and name in self.__dict__:
+            raise AttributeError(f"{name} was calibrated with the rest; make another Plan")
+        super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refused: copy, deepcopy, pickle and whatever sends objects to other processes."""
@@ -172,6 +185,11 @@ class Plan:
         return self.steps_done - 1
 
     def _refuse_beyond_schedule(self) -> None:
+        if self._process != os.getpid():
+            raise BudgetExhausted(
+                "this is another process than the plan's and would draw the same noise again; make "
+                "a Plan in the process that trains"
+            )
         if self.steps_done >= self.steps:
             raise BudgetExhausted(
                 f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
@@ -193,7 +211,10 @@ class Plan:
         return PrivateLoss(self, class_weights)
 
     def noise(self, batch_records: int) -> np.random.Generator:
-        """The generator for the draws of so many records of the current batch."""
+        """The generator for the draws of so many records of the current batch.
+
+        Records are counted and not told apart: give each of the batch's to the loss once.
+        """
         if batch_records > self._draws_open:
             raise BudgetExhausted(
                 "the loss was asked for more draws than the current batch has records; "
@@ -274,7 +295,7 @@ class Plan:
                 "these are public.",
             ),
             assumptions=assumptions,
-            notes=notes,
+            notes=(*notes, *large_delta(self.delta, self.records)),
         )
 
 

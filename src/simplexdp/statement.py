@@ -42,7 +42,8 @@ class Statement:
     """What one run protects, by how much, under which assumptions, and what it leaves open.
 
     `covers_weights` says what the method's figure is about where every assumption holds; whether
-    they do in this run, `broken` says, and `headline` says both.
+    they do in this run, `broken` says, and `headline` says both, with the `proviso` where coverage
+    rests on something of the user's own that the software cannot know.
     """
 
     method: str
@@ -62,6 +63,7 @@ class Statement:
     unit: str = "one training input; its label stays"
     public: Sequence[str] = ("the labels", "the number of records", "the class counts")
     audited: Mapping[str, Any] | None = field(default=None)
+    proviso: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The statement as JSON-ready data."""
@@ -90,7 +92,7 @@ class Statement:
                 "NOT private as it stands."
             )
         if self.covers_weights:
-            return f"{figure}; covers the released weights."
+            return f"{figure}; covers the released weights{self.proviso and ', ' + self.proviso}."
         if self.covers_draws and not self.broken():
             return f"{figure}; covers the draws only, NOT the weights."
         return (
@@ -142,6 +144,16 @@ def from_json(record: Mapping[str, Any]) -> Statement:
     values = {k: v for k, v in record.items() if k != "broken_assumptions"}
     values["assumptions"] = tuple(Assumption(**a) for a in values["assumptions"])
     return Statement(**values)
+
+
+def large_delta(delta: float, records: int) -> tuple[str, ...]:
+    """A note where a δ of this size says nothing about one of so many records."""
+    if delta * records < 1.0:
+        return ()
+    return (
+        f"δ = {rounded_up(delta, 3)} is not below 1 / {records}, the number of records: to publish "
+        "some record whole, chosen at random, would satisfy such a δ. Choose one far below.",
+    )
 
 
 SECRET_SEED = "The random seed is secret."

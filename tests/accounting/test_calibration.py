@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,3 +171,13 @@ def test_a_sampling_rate_below_the_tested_range_is_refused(rate):
 def test_the_smallest_sampling_rate_gives_a_figure_without_a_warning(name):
     cost = account(name, r=0.2, alpha=3.0, sample_rate=1e-12, steps=10, delta=1e-5)
     assert 0.0 <= cost.epsilon < 1.0
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+@pytest.mark.parametrize("accountant", ["theorem1", "visible"])
+def test_a_budget_in_few_digits_is_kept_in_all_of_them(accountant, kind):
+    """Compared in half precision, 1.0005 is not above 1."""
+    given = {"delta": kind(1e-4), "alpha": kind(3), "sample_rate": kind(0.01), "steps": 500}
+    found = calibrate(accountant, epsilon=kind(1), **given)
+    exact = {name: float(value) for name, value in given.items()}
+    assert account(accountant, r=found.r, **{**exact, "steps": 500}).epsilon <= 1.0

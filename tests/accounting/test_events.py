@@ -62,6 +62,8 @@ def test_combinations_without_a_theorem_are_refused_with_the_reason():
         SimplexAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE).compose(visible)
     with pytest.raises(UnsupportedEventError, match="strictly between"):
         SimplexAccountant().compose(DirichletDpEvent(3.0, 3.0))
+    with pytest.raises(UnsupportedEventError, match=r"sampling probability .* got 1\.0"):
+        SimplexAccountant().compose(dp_accounting.PoissonSampledDpEvent(1.0, draw))
 
 
 def test_a_smaller_delta_than_it_was_made_for_is_refused():

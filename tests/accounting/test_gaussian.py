@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -77,3 +78,11 @@ def test_bad_input(bad):
     for delta in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="delta"):
             calibrate_mu(1.0, delta)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_numbers_of_few_digits_are_computed_with_all(kind):
+    mu = calibrate_mu(kind(8), 1e-5)
+    assert gaussian_epsilon(mu, 1e-5) <= 8.0
+    assert composed_mu(kind(0.7), 3) == math.sqrt(3) / float(kind(0.7))
+    assert gaussian_epsilon(kind(0.7), 1e-5) == gaussian_epsilon(float(kind(0.7)), 1e-5)

@@ -300,3 +300,18 @@ def test_semicolons_are_not_commas(tmp_path: Path) -> None:
     assert "1 column(s), none called 'target'" in message
     assert "with a comma between them" in message
     assert SECRET not in message
+
+
+def test_values_that_cannot_be_read_are_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    fine = pa.array([1_500_000_000_000_000_001] * 8, pa.timestamp("ns"))
+    pyarrow.parquet.write_table(pa.table({"when": fine, "target": ["a", "b"] * 4}), path)
+    message = refusal(path, label="target", categories="when=1|2")
+    assert "times finer than microseconds" in message
+    assert "15000000" not in message
+    broken = pa.array([b"\xff" + SECRET.encode()] * 8).view(pa.string())
+    pyarrow.parquet.write_table(pa.table({"age": broken, "target": ["a", "b"] * 4}), path)
+    for options in ({"bounds": "age=0:1"}, {"categories": "age=1|2"}):
+        message = refusal(path, label="target", **options)
+        assert "not UTF-8" in message
+        assert SECRET not in message

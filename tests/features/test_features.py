@@ -99,6 +99,8 @@ def test_user_features_see_pixels_as_the_released_model_does() -> None:
         ("no_such_module:f", (3,), "cannot be imported"),
         ("numpy:no_such", (3,), "cannot be imported"),
         (lambda rows: np.zeros(3), (3,), "one row for each record"),
+        (lambda rows: rows - rows.mean(axis=0), (3,), "when the records beside it change"),
+        (lambda rows: rows + np.random.default_rng().normal(), (3,), "or at every call"),
     ],
 )
 def test_bad_maps_are_refused(name: object, shape: tuple[int, ...], words: str) -> None:

@@ -265,6 +265,25 @@ class Buffered(Centred):
         return out
 
 
+class Plain(Centred):
+    """A network of the user's own that treats each record by itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x.flatten(1))
+        return out
+
+
+def test_of_a_network_of_ones_own_coverage_is_not_claimed_outright() -> None:
+    settings = Settings(
+        data="digits", method="dpsgd", model=f"{__name__}:Plain", epsilon=8.0, steps=2
+    )
+    said = dpsgd.train(settings, data.load("digits"), None).statement.headline()
+    assert said.endswith(
+        "covers the released weights, if this network treats each record by itself, which a probe "
+        "cannot prove."
+    )
+
+
 @pytest.mark.parametrize(
     ("network", "words"),
     [(Centred, "depends on the others"), (Remembering, "statistics"), (Buffered, "Opacus")],
@@ -291,6 +310,13 @@ def test_networks_that_clipping_cannot_bound_are_refused(network: type, words: s
         ({"options": {"noise_multiplier": 1e300}}, "at most 1e"),
         ({"options": {"noise_multiplier": "much"}}, "noise_multiplier is 'much'"),
         ({"options": {"noise_multiplier": 0.3}, "steps": 50}, "above the budget"),
+        ({"epsilon": math.inf}, "epsilon must be a positive number"),
+        ({"epsilon": math.inf, "options": {"noise_multiplier": 1.0}}, "a positive number"),
+        ({"epsilon": 750.0}, "above 500, up to which the PRV accountant is used"),
+        (
+            {"epsilon": 750.0, "steps": 1, "options": {"noise_multiplier": 0.02}},
+            "costs more than ε = 500",
+        ),
         ({"norm": "batch", "model": "resnet9"}, "batch normalisation"),
         ({"batch_size": 10_000}, "sampling rate"),
     ],

@@ -42,6 +42,27 @@ def test_a_figure_is_never_negative() -> None:
     assert prv.epsilon_of(1.0, 0.1, 1, 0.7, 0.01) == 0.0
 
 
+@pytest.mark.parametrize(("sigma", "refused"), [(0.05, False), (0.03, True), (0.02, True)])
+def test_a_large_figure_is_an_upper_bound_or_refused(sigma: float, refused: bool) -> None:
+    """At q = 1 and T = 1 it is one Gaussian release; unrefused, ε = 1,427 was told as 707."""
+    exact = gaussian_epsilon(1.0 / sigma, 1e-5)
+    if refused:
+        with pytest.raises(ValueError, match="costs more than ε = 500"):
+            prv.epsilon_of(sigma, 1.0 - 1e-9, 1, 1e-5, 0.1)
+    else:
+        assert exact <= prv.epsilon_of(sigma, 1.0 - 1e-9, 1, 1e-5, 0.1) <= exact + 0.3
+
+
+def test_calibration_comes_back_from_noise_that_costs_too_much_to_tell() -> None:
+    """σ = 1, where the search begins, costs more than 500 here."""
+    sigma, cost = prv.calibrate(2.0, 1e-5, 0.5, 5000)
+    assert 1.98 <= cost <= 2.0
+    accountant = PLDAccountant()
+    gaussian = dp_accounting.GaussianDpEvent(sigma)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(0.5, gaussian), 5000)
+    assert accountant.get_epsilon(1e-5) == pytest.approx(cost, abs=0.02)
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize(
     ("delta", "steps", "refused"),

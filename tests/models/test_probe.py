@@ -164,3 +164,33 @@ class Hidden(nn.Module):
 def test_a_buffer_that_is_not_saved_counts_too() -> None:
     assert models.writes_buffers(Hidden(), SHAPE)
     assert not models.writes_buffers(dense(3), SHAPE)
+
+
+class ZeroBranch(nn.Module):
+    """Normalises by the batch behind weights that begin at zero, as residual branches do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.straight, self.branch = nn.Linear(64, 3), nn.Linear(64, 3)
+        nn.init.zeros_(self.branch.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten(1)
+        mixed = nn.functional.batch_norm(flat, None, None, training=True)
+        out: torch.Tensor = self.straight(flat) + self.branch(mixed)
+        return out
+
+
+def test_a_coupling_behind_weights_of_zero_is_found_and_the_weights_stay() -> None:
+    model = ZeroBranch()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert models.couples_records(model, SHAPE)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet9", "inception", "tanh-cnn", "dpnas"])
+def test_our_own_networks_are_not_taken_for_coupled(name: str) -> None:
+    model = models.build(name, (1, 28, 28), 10, "group")
+    assert not models.couples_records(model, (1, 28, 28))
+    assert not models.writes_buffers(model, (1, 28, 28))

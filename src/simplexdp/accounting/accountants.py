@@ -174,4 +174,5 @@ def account(
     check_r(r, alpha)
     check_schedule(sample_rate, steps)
     check_delta(delta)
-    return COMPUTE[accountant](Setting(r, alpha, sample_rate, int(steps), delta))
+    setting = Setting(float(r), float(alpha), float(sample_rate), int(steps), float(delta))
+    return COMPUTE[accountant](setting)

@@ -96,7 +96,9 @@ def calibrate(
     check_delta(delta)
     check_alpha(alpha)
     check_schedule(sample_rate, steps)
-    steps = int(steps)
+    # In double precision, whatever the numbers came as: half of it would round the budget.
+    epsilon, delta, alpha = float(epsilon), float(delta), float(alpha)
+    sample_rate, steps = float(sample_rate), int(steps)
     tolerance = _TOLERANCE if record.has_order else _GRID_TOLERANCE
 
     def within(r: float) -> bool:
@@ -158,6 +160,7 @@ def largest_sample_rate(
     check_r(least, alpha)
     rate = 0.5
     check_schedule(rate, steps)
+    epsilon, delta, alpha, least = float(epsilon), float(delta), float(alpha), float(least)
 
     def within(sample_rate: float) -> bool:
         if r is None and record.has_floor:

@@ -87,6 +87,8 @@ def _refusal(step: Step, relation: NeighboringRelation) -> str | None:
     """Why a step has no theorem under a relation; None if it has one."""
     if not 0 < step.r < step.alpha:
         return f"r must lie strictly between 0 and alpha = {step.alpha}, got {step.r}"
+    if not 0 < step.sample_rate <= 1 or (step.participation == HIDDEN and step.sample_rate == 1):
+        return f"the sampling probability must lie strictly between 0 and 1, got {step.sample_rate}"
     if step.participation == HIDDEN and relation == NeighboringRelation.REPLACE_ONE:
         return (
             "amplification of the Dirichlet mechanism by hidden sampling has no theorem under "

@@ -38,7 +38,7 @@ def composed_mu(noise_multiplier: float, steps: int) -> float:
         raise ValueError(f"the noise multiplier must be a positive number, got {noise_multiplier}")
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    return math.sqrt(steps) / noise_multiplier
+    return math.sqrt(steps) / float(noise_multiplier)
 
 
 def _check_mu(mu: float) -> None:
@@ -51,6 +51,7 @@ def gaussian_log_delta(mu: float, epsilon: float) -> float:
     _check_mu(mu)
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be a number of at least 0, got {epsilon}")
+    mu, epsilon = float(mu), float(epsilon)
     a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
     if a < 0:
         # Φ(−a) is above ½ and the second term below it: nothing cancels that matters.
@@ -88,7 +89,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     _check_mu(mu)
     check_delta(delta)
-    target = math.log(delta)
+    mu, target = float(mu), math.log(delta)
     if gaussian_log_delta(mu, 0.0) <= target:
         return 0.0
     # δ(ε) < Φ(−a), so ε = μ²/2 + μ·z with Φ(−z) = δ is enough.

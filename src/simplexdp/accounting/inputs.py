@@ -11,7 +11,7 @@ def check_alpha(alpha: float) -> None:
     """Refuse a concentration that is not a positive number, or is far from any in use."""
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be a positive number, got {alpha}")
-    if not SMALLEST_ALPHA <= alpha <= LARGEST_ALPHA:
+    if not SMALLEST_ALPHA <= float(alpha) <= LARGEST_ALPHA:
         raise ValueError(
             f"alpha must lie between {SMALLEST_ALPHA:g} and {LARGEST_ALPHA:g}, got {alpha:g}: "
             "no figure has been tested outside"

@@ -88,6 +88,7 @@ def compare(
         record["audits"] = comparison.audit(settings, rows, show_progress=not quiet)
         write_json(out / "comparison.json", record)
     note = f"\n\nThe runs with their statements: {out}"
+    note += "\nEach ε is of one training; `simplexdp ledger` tells what all of them cost together."
     if seed is not None:
         note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."
     text = comparison.to_text(rows, record["audits"]) + note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,9 +59,22 @@ def read_table(path: Path) -> Any:
     return table
 
 
+def _values(column: Any, name: str) -> list[Any]:
+    """A column's values; what cannot be read is refused without the message that quotes it."""
+    found = None
+    with contextlib.suppress(ValueError):  # raised below, where no traceback shows this one
+        found = column.to_pylist()
+    if found is None:
+        raise DataError(
+            f"column {name} holds text that is not UTF-8, or times finer than microseconds; "
+            "convert it first, or --drop it"
+        )
+    return list(found)
+
+
 def _texts(column: Any, name: str, categories: tuple[str, ...] = ()) -> list[str]:
     """A column as text without spaces around it; NA is a value only where it is a category."""
-    texts = ["" if value is None else str(value).strip() for value in column.to_pylist()]
+    texts = ["" if value is None else str(value).strip() for value in _values(column, name)]
     missing = sum(text in MISSING and text not in categories for text in texts)
     if missing:
         raise DataError(
@@ -90,14 +104,14 @@ def _as_float(text: str | None) -> float:
 
 def _floats(column: Any, name: str) -> Array:
     """A column as float64, NaN where it is no number."""
-    try:
+    # pyarrow's message quotes a value, so nothing is raised while it is handled.
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # Whole numbers above 2^53 are rounded, as those in a text are.
         exact = not pa.types.is_integer(column.type)
         return np.asarray(column.cast(pa.float64(), safe=exact).to_numpy(), dtype=np.float64)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not _is_text(column):
-            raise DataError(f"column {name} is neither numbers nor text; --drop it") from None
-        return np.array([_as_float(text) for text in column.to_pylist()], dtype=np.float64)
+    if not _is_text(column):
+        raise DataError(f"column {name} is neither numbers nor text; --drop it")
+    return np.array([_as_float(text) for text in _values(column, name)], dtype=np.float64)
 
 
 def numbers(column: Any, name: str) -> Array:

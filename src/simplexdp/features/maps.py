@@ -129,6 +129,13 @@ def _user(name: str, function: Any, shape: tuple[int, ...]) -> FeatureMap:
             )
         return out.float()
 
-    # A row of zeros: the width is found without reading any record.
+    # Made-up records: width and coupling are found without reading any.
     width = apply(torch.zeros(1, *shape)).shape[1]
+    block = torch.rand((4, *shape), generator=torch.Generator().manual_seed(0))
+    other = torch.cat([block[:1], 1.0 - block[1:]])
+    if not torch.allclose(apply(block)[0], apply(other)[0], rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise ValueError(
+            f"the features {name!r} give a record another row when the records beside it change, "
+            "or at every call, so no figure would hold; use a fixed function of one record"
+        )
     return FeatureMap(name, apply, width, 1, stored=False, built_in=False)

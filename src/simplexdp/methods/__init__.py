@@ -13,6 +13,7 @@ from .. import data, distributed, progress, runs
 from ..data.augment import check as check_augmentation
 from ..ledger import Ledger
 from ..settings import Settings
+from ..statement import large_delta
 from .outcome import Outcome, has_pixels, refuse_unused
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
@@ -142,6 +143,9 @@ def _train(
         else:  # it begins with another seed
             folder.begin_anew()
             progress.warn(f"{folder.path} has no checkpoint: it begins anew and is counted anew")
+    if settings.method != "plain" and distributed.is_first():
+        for note in large_delta(settings.delta, len(dataset.train.labels)):
+            progress.warn(note)
     try:
         if ledger is not None and distributed.is_first():
             folder.count_in(ledger)

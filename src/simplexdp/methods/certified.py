@@ -17,7 +17,7 @@ import torch
 from .. import data, features, ledger, noise, progress
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Statement
+from ..statement import Statement, large_delta
 from ..training import refuse_not_finite
 from . import fixed_features, linear
 from .outcome import (
@@ -88,6 +88,7 @@ def train(
         statement=statement(
             feature_map,
             fitted,
+            len(dataset.train.labels),
             settings.seed is not None,
             dataset.computed_from_data,
             dataset.provenance,
@@ -122,6 +123,7 @@ def score(fitted: linear.Fitted, rows: Any, labels: Any) -> float:
 def statement(
     feature_map: features.FeatureMap,
     fitted: linear.Fitted,
+    records: int,
     seed_known: bool,
     computed_from_data: tuple[str, ...] = (),
     provenance: tuple[str, ...] = (),
@@ -159,5 +161,6 @@ def statement(
             *BESIDE_THE_WEIGHTS,
         ),
         assumptions=fixed_features.assumptions(feature_map, seed_known, computed_from_data),
-        notes=(RULE_NOTE, *provenance),
+        notes=(RULE_NOTE, *provenance, *large_delta(cost.delta, records)),
+        proviso=fixed_features.proviso(feature_map),
     )

@@ -30,10 +30,11 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
 from .. import data, distributed, ledger, models, sampling, training
+from ..accounting.inputs import check_epsilon
 from ..runs import RunFolder
 from ..schedule import ADAPTIVE_LEARNING_RATE
 from ..settings import ADAPTIVE, Settings
-from ..statement import Assumption, Statement, common_assumptions
+from ..statement import Assumption, Statement, common_assumptions, large_delta
 from .dpsgd_probe import with_gradients_by_record
 from .dpsgd_step import (
     StepParameters,
@@ -82,6 +83,7 @@ FLOATING_POINT = (
     "Clipped sums and noise are floating point, whose rounding is not accounted for, and the noise "
     "comes from a statistical generator (Philox) and not a cryptographic one."
 )
+OWN_NETWORK = "if this network treats each record by itself, which a probe cannot prove"
 LEARNING_RATE = 0.5
 
 
@@ -225,6 +227,7 @@ def noise_for(
     given = options["noise_multiplier"]
     if given is None:
         return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
+    check_epsilon(settings.epsilon)
     error = numerical_error(settings.epsilon)
     epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta, error)
     if epsilon > settings.epsilon:
@@ -280,6 +283,7 @@ def statement(
     epsilon: float,
 ) -> Statement:
     """What may be claimed of the weights."""
+    records, own = len(dataset.train.labels), ":" in (settings.model or "")
     return Statement(
         method="dpsgd (Opacus)",
         mechanism={
@@ -294,7 +298,7 @@ def statement(
         delta=settings.delta,
         accountant="PRV (Opacus), upper bound with its numerical error",
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
-        sampling=f"Poisson, rate {chosen.expected_batch:g}/{len(dataset.train.labels)}; {FIXED}",
+        sampling=f"Poisson, rate {chosen.expected_batch:g}/{records}; {FIXED}",
         steps=steps,
         covers_draws=False,
         covers_weights=True,
@@ -307,11 +311,12 @@ def statement(
             Assumption(
                 "A record's gradient depends on that record alone (no batch norm).",
                 # Of a network of the user's own, a probe only shows no coupling.
-                holds=None if ":" in (settings.model or "") else True,
+                holds=None if own else True,
             ),
             Assumption("It is hidden which records each batch holds.", None),
             Assumption(FLOATING_POINT, None),
             *common_assumptions(settings.seed is not None, dataset.computed_from_data),
         ),
-        notes=dataset.provenance,
+        notes=(*dataset.provenance, *large_delta(settings.delta, records)),
+        proviso=OWN_NETWORK if own else "",
     )

@@ -5,8 +5,9 @@ records into patches, or puts positions before records, has something else there
 bounds nothing about a record.
 
 Formal guarantee
-    Statement: a network that passes has, at a few random records, the same gradients by Opacus'
-    hooks as by one backward pass for each record's own loss, to a thousandth of their norm.
+    Statement: a network that passes has, at a few random records, at its weights and at others
+    beside them, the same gradients by Opacus' hooks as by one backward pass for each record's own
+    loss, to a thousandth of their norm.
     Not covered: other records and other weights. A refusal is a proof, passing is not.
 """
 
@@ -20,7 +21,7 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..models.probe import unchanged
+from ..models.probe import moved, unchanged
 from .dpsgd_step import per_record, trainable
 
 PROBES = 3
@@ -37,18 +38,21 @@ def with_gradients_by_record(
     inputs = 2.0 * torch.rand((PROBES, *input_shape), generator=generator) - 1.0
     labels = torch.arange(PROBES) % classes
     probes = inputs.to(device), labels.to(device)
-    with unchanged(model), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # The first layer's inputs need no gradient; torch remarks on that once a layer.
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
-        model.train()
-        wanted = _one_by_one(model, *probes)
-        hooked = _hooked(model)
-        try:
-            found = _by_hooks(model, *probes)
-            _compare(found, wanted)
-        except BaseException:
-            hooked.remove_hooks()
-            raise
+        for weights in (moved, unchanged):  # as training may change them, and as they are
+            with weights(model):
+                model.train()
+                wanted = _one_by_one(model, *probes)
+                hooked = _hooked(model)
+                try:
+                    _compare(_by_hooks(model, *probes), wanted)
+                except BaseException:
+                    hooked.remove_hooks()
+                    raise
+            if weights is moved:
+                hooked.remove_hooks()
     return hooked
 
 

@@ -20,6 +20,7 @@ from .outcome import refuse_unused
 OF_A_NETWORK = ("model", "norm", "optimizer", "batch_size", "epochs", "augment")
 
 REPLACED = "Replacing an input by another one: that relation doubles μ."
+OWN_FEATURES = "if these features are a fixed function of one record, which a probe cannot prove"
 CACHED = "The cached features, which are as private as the inputs."
 
 
@@ -93,6 +94,11 @@ def log(
                 "seconds": round(seconds, 3),
             }
         )
+
+
+def proviso(feature_map: features.FeatureMap) -> str:
+    """What coverage rests on that nobody here knows."""
+    return "" if feature_map.built_in else OWN_FEATURES
 
 
 def assumptions(

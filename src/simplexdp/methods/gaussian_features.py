@@ -31,7 +31,7 @@ from .. import data, features, ledger, noise
 from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Statement
+from ..statement import Statement, large_delta
 from ..training import refuse_not_finite
 from . import fixed_features
 from .exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
@@ -246,5 +246,7 @@ def _statement(
         notes=(
             "After the idea of Monir and Ghinita (2024), whose full text was not at hand.",
             *dataset.provenance,
+            *large_delta(settings.delta, len(dataset.train.labels)),
         ),
+        proviso=fixed_features.proviso(feature_map),
     )

@@ -21,7 +21,7 @@ from torch.nn import functional
 from .. import data, ledger, sampling, training
 from ..runs import RunFolder
 from ..settings import Settings
-from ..statement import Assumption, Statement, common_assumptions
+from ..statement import Assumption, Statement, common_assumptions, large_delta
 from .outcome import Outcome, by_epochs, is_separate, model_for, number_of, reserve, seed_of
 
 LEARNING_RATE = 0.1
@@ -167,7 +167,7 @@ def train_below(
                 ),
                 *common_assumptions(settings.seed is not None, dataset.computed_from_data),
             ),
-            notes=dataset.provenance,
+            notes=(*dataset.provenance, *large_delta(settings.delta, records)),
         ),
         {
             "batch_size": batch_size,

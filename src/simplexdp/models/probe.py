@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 PROBE = 2
+MOVED = 0.3  # of a weight's usual size is added to it, at random, for a second look
 
 
 def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
@@ -44,14 +45,19 @@ def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
     """Whether, in training, one record's logits move when another record of its batch changes.
 
     This finds couplings that `has_batch_norm` cannot see, such as a functional batch_norm inside
-    a user's forward. It is a probe at one point: True is a proof, False is not.
+    a user's forward, also behind weights that begin at zero. It is a probe at a few points: True is
+    a proof, False is not.
     """
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn((4, *input_shape), generator=generator).to(_device(model))
     other = batch.clone()
     other[1:] = 1.0 - 2.0 * other[1:]
-    first, second = (_probe(model, x, training=True)[0] for x in (batch, other))
-    return not torch.allclose(first, second, rtol=1e-4, atol=1e-6)
+    for weights in (unchanged, moved):
+        with weights(model):
+            first, second = (_probe(model, x, training=True)[0] for x in (batch, other))
+        if not torch.allclose(first, second, rtol=1e-4, atol=1e-6, equal_nan=True):
+            return True
+    return False
 
 
 def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
@@ -63,7 +69,7 @@ def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
     """
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn((4, *input_shape), generator=generator).to(_device(model))
-    with unchanged(model):
+    with moved(model):
         before = _state(model)
         with torch.no_grad(), torch.random.fork_rng():
             for training in (True, False):
@@ -73,6 +79,25 @@ def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
     return before.keys() != after.keys() or any(
         not _equal(value, after[name]) for name, value in before.items()
     )
+
+
+@contextmanager
+def moved(model: nn.Module) -> Iterator[None]:
+    """Other weights for a while, as training might reach them: what began at zero no longer is."""
+    generator = torch.Generator().manual_seed(1)
+    with unchanged(model):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point():
+                    step = torch.randn(parameter.shape, generator=generator).to(parameter)
+                    parameter.add_(MOVED * _size(parameter) * step)
+        yield
+
+
+def _size(parameter: torch.Tensor) -> float:
+    """The usual size of such a weight: what it has, or what keeps a layer's outputs near 1."""
+    usual = parameter[0].numel() ** -0.5 if parameter.ndim > 1 and len(parameter) else 0.1
+    return max(usual, float(parameter.square().mean().sqrt()) if parameter.numel() else 0.0)
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
