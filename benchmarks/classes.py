@@ -31,7 +31,7 @@ from simplexdp.settings import Settings
 HERE = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = HERE / "results", HERE / "docs" / "results.md"
 OUT = RESULTS / "benchmarks" / "classes.json"
-EXPERIMENTS = ("fashion-mnist", "mnist", "dermamnist")
+EXPERIMENTS = ("fashion-mnist", "mnist", "dermamnist", "cifar10")
 METHODS = ("dirichlet", "plain")
 
 
