@@ -184,12 +184,15 @@ class Plan:
         self._draws_open = batch_records
         return self.steps_done - 1
 
-    def _refuse_beyond_schedule(self) -> None:
+    def _refuse_elsewhere(self) -> None:
         if self._process != os.getpid():
             raise BudgetExhausted(
                 "this is another process than the plan's and would draw the same noise again; make "
                 "a Plan in the process that trains"
             )
+
+    def _refuse_beyond_schedule(self) -> None:
+        self._refuse_elsewhere()
         if self.steps_done >= self.steps:
             raise BudgetExhausted(
                 f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
@@ -215,6 +218,7 @@ class Plan:
 
         Records are counted and not told apart: give each of the batch's to the loss once.
         """
+        self._refuse_elsewhere()
         if batch_records > self._draws_open:
             raise BudgetExhausted(
                 "the loss was asked for more draws than the current batch has records; "
