@@ -25,8 +25,8 @@ from scipy import special
 
 from simplexdp.accounting import BudgetTooSmall, account, calibrate
 from simplexdp.accounting.composed import HIDDEN, Step, lower_epsilon
-from simplexdp.experiments.recipes import published, recipe
 from simplexdp.files import put_between
+from simplexdp.paper.recipes import published, recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "accounting"

@@ -30,16 +30,10 @@ import torch
 from opacus.grad_sample import GradSampleModule
 from torch import nn
 
-from simplexdp import data, features, runs
+from simplexdp import data, features, linear, runs
 from simplexdp.files import read_json, write_json
-from simplexdp.methods import (
-    certified,
-    dpsgd_step,
-    exact_sums,
-    fixed_features,
-    linear,
-    noisy_gd,
-)
+from simplexdp.linear import exact_sums, noisy_gd
+from simplexdp.methods import certified, dpsgd_step, fixed_features
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

@@ -23,8 +23,8 @@ import numpy as np
 from safetensors.torch import load_file
 
 from simplexdp import data, files, models, runs, training
-from simplexdp.experiments import identity, records
-from simplexdp.report.refresh import refresh
+from simplexdp.paper import identity, records
+from simplexdp.paper.report.refresh import refresh
 from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 

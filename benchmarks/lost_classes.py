@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from simplexdp import Plan, data, files, mechanism, models, runs
-from simplexdp.experiments import recipes
+from simplexdp.paper import recipes
 from simplexdp.plan import balanced_weights
 from simplexdp.schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from simplexdp.training import seed_torch

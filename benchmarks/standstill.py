@@ -22,8 +22,8 @@ from classes import PAGE, RESULTS, measured
 from safetensors.torch import load_file
 
 from simplexdp import Plan, data, files, models, runs
+from simplexdp.paper.report.measured_tables import rate_of
 from simplexdp.plan import balanced_weights
-from simplexdp.report.measured_tables import rate_of
 from simplexdp.runs import RunFolder
 
 OUT = RESULTS / "benchmarks" / "standstill.json"

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from simplexdp import Plan, data, models, training
-from simplexdp.experiments import recipes
+from simplexdp.paper import recipes
 from simplexdp.settings import Settings
 
 SHAPES = {

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from simplexdp import distributed, methods, runs, training
-from simplexdp.experiments import records
 from simplexdp.ledger import Ledger, identity
+from simplexdp.paper import records
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from simplexdp import Plan, mechanism
-from simplexdp.experiments import recipes
+from simplexdp.paper import recipes
 from simplexdp.schedule import LEAST_USEFUL_R
 
 

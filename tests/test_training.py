@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from simplexdp import checkpoint, data, methods, runs, training
+from simplexdp import data, methods, runs, training
 from simplexdp.ledger import Ledger
+from simplexdp.runs import checkpoint
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(

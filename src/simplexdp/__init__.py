@@ -6,10 +6,10 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .loading import load_model as load_model
-    from .plan import Plan as Plan
-    from .plan import balanced_weights as balanced_weights
-    from .settings import Settings as Settings
+    from simplexdp.loading import load_model as load_model
+    from simplexdp.plan import Plan as Plan
+    from simplexdp.plan import balanced_weights as balanced_weights
+    from simplexdp.settings import Settings as Settings
 
 __version__ = metadata.version("simplexdp")
 

@@ -1,5 +1,5 @@
 """`python -m simplexdp` is the command line."""
 
-from .cli import main
+from simplexdp.cli import main
 
 main()

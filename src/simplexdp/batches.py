@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
-from . import sampling
+from simplexdp import sampling
 
 Data = Any  # a map-style torch data set, or a pair (inputs, labels) of tensors or arrays
 

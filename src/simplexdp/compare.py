@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import audit as attacks
-from . import data, files, methods, progress, runs
-from .files import check_picture, finite
-from .ledger import Event, Ledger, identity
-from .methods import OF_ALGORITHM_1
-from .methods.fixed_features import OF_A_NETWORK
-from .settings import DEFAULTS, Settings
-from .statement import rounded_up
+from simplexdp import audit as attacks
+from simplexdp import data, files, methods, progress, runs
+from simplexdp.files import check_picture, finite
+from simplexdp.ledger import Event, Ledger, identity
+from simplexdp.methods import OF_ALGORITHM_1
+from simplexdp.methods.fixed_features import OF_A_NETWORK
+from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.statement import rounded_up
 
 # Methods on fixed features take their steps by their own rule here.
 _NOT_FIXED = (*OF_A_NETWORK, "steps")

@@ -33,7 +33,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from . import sampling
+from simplexdp import sampling
 
 LIMBS = 16  # 32-bit parts in which a seed is sent: room for 512 bits
 

@@ -22,11 +22,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from simplexdp import features, noise
+from simplexdp import features, linear, noise
 from simplexdp.accounting.charges import marked
 from simplexdp.accounting.totals import SEED_KNOWN
 from simplexdp.data.schema import scale, to_unit
-from simplexdp.methods import certified, linear
+from simplexdp.methods import certified
 from simplexdp.methods.fixed_features import noise_bits
 from simplexdp.statement import large_delta
 
@@ -62,7 +62,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``weights_`` and ``bias_``, and so every prediction for a record outside X, are (epsilon,
     delta)-private for one row of X under zero-out; y and the number of rows are public. A
     prediction for a row of X depends on that row beside the weights, and nothing covers it. See
-    ``simplexdp.methods.linear``.
+    ``simplexdp.linear``.
     """
 
     def __init__(

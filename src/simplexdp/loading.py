@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from . import data, features, files, models
-from .methods import gaussian_features
-from .methods.fixed_features import FeatureLinear
-from .runs import DESCRIPTION, HANDED_OUT, MODEL, STATEMENT
-from .statement import Statement, from_json
+from simplexdp import data, features, files, models
+from simplexdp.methods import gaussian_features
+from simplexdp.methods.fixed_features import FeatureLinear
+from simplexdp.runs import DESCRIPTION, HANDED_OUT, MODEL, STATEMENT
+from simplexdp.statement import Statement, from_json
 
 BLOCK = 1000
 
@@ -122,7 +122,7 @@ def _build(record: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> n
         return gaussian_features.ProjectedLinear(feature_map, basis, classes, record["pixels"])
     network = models.build(str(record["model"]), shape, classes, record["norm"])
     if record["method"] == "dpsgd":
-        from .methods import dpsgd  # Opacus takes seconds to load
+        from simplexdp.methods import dpsgd  # Opacus takes seconds to load
 
         network = dpsgd.without_batch_norm(network, bool(options.get("replace_batch_norm")))
     return network

@@ -26,11 +26,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from . import accounting, distributed, mechanism, sampling
-from .accounting.charges import Event, dirichlet, marked
-from .accounting.totals import SEED_KNOWN
-from .batches import Data, gather
-from .schedule import (
+from simplexdp import accounting, distributed, mechanism, sampling
+from simplexdp.accounting.charges import Event, dirichlet, marked
+from simplexdp.accounting.totals import SEED_KNOWN
+from simplexdp.batches import Data, gather
+from simplexdp.schedule import (
     EFFECTIVE_LEARNING_RATE,
     LEAST_USEFUL_R,
     TYPICAL_TRUE_CLASS_PROBABILITY,
@@ -38,8 +38,8 @@ from .schedule import (
     rate_for,
     schedule,
 )
-from .settings import OPTIMIZERS
-from .statement import (
+from simplexdp.settings import OPTIMIZERS
+from simplexdp.statement import (
     WEIGHTS_NOT_COVERED,
     Assumption,
     Statement,

@@ -8,8 +8,8 @@ from numbers import Integral
 import numpy as np
 import numpy.typing as npt
 
-from . import accounting
-from .settings import ADAPTIVE
+from simplexdp import accounting
+from simplexdp.settings import ADAPTIVE
 
 # The paper's figure on learning rates: over γ·κ the curves of all α fall together. The best γ·κ
 # of its nine curves are between 0.03 and 0.19; this is their geometric middle.

@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from . import checkpoint, data, distributed, progress, sampling
-from .data.augment import augment
-from .runs import RunFolder, version
-from .schedule import lopsided
-from .settings import Settings
+from simplexdp import data, distributed, progress, sampling
+from simplexdp.data.augment import augment
+from simplexdp.runs import RunFolder, checkpoint, version
+from simplexdp.schedule import lopsided
+from simplexdp.settings import Settings
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 EVALUATED_TOGETHER = 1000

@@ -17,7 +17,7 @@ import pytest
 from simplexdp import data, noise
 from simplexdp.accounting.gaussian import gaussian_epsilon
 from simplexdp.audit import bounds, canary
-from simplexdp.methods import noisy_gd, whitening
+from simplexdp.linear import noisy_gd, whitening
 from simplexdp.settings import Settings
 
 DELTA, CONFIDENCE = 1e-5, 0.999

@@ -11,7 +11,8 @@ import torch
 
 from simplexdp import data, sampling
 from simplexdp.audit import crafting, schedules, shadow, worlds
-from simplexdp.methods import dpsgd, dpsgd_step, exact_sums, linear, noisy_gd
+from simplexdp.linear import classifier, exact_sums, noisy_gd
+from simplexdp.methods import dpsgd, dpsgd_step
 from simplexdp.settings import Settings
 
 
@@ -55,7 +56,7 @@ def test_certified_sums_do_not_see_an_input_of_zeros(images: data.Dataset) -> No
     outside = canaries.with_coins([False]).train
     record = canaries.pairs[0].record
     rows = exact_sums.quantize(
-        torch.from_numpy(outside.inputs.reshape(120, -1)), linear.WHITENED_ROW_BOUND
+        torch.from_numpy(outside.inputs.reshape(120, -1)), classifier.WHITENED_ROW_BOUND
     )
     fewer = exact_sums.Rows(
         torch.from_numpy(np.delete(rows.integers.numpy(), record, axis=0)),

@@ -16,9 +16,9 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models, training
-from simplexdp.experiments import recipes
 from simplexdp.methods import dpsgd, dpsgd_step
 from simplexdp.methods.dpsgd_step import StepParameters
+from simplexdp.paper import recipes
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

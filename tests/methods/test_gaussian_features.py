@@ -14,8 +14,8 @@ from torch import nn
 
 from simplexdp import data, load_model, methods, noise
 from simplexdp.accounting.gaussian import gaussian_delta
+from simplexdp.linear.exact_sums import ROW_UNIT
 from simplexdp.methods import gaussian_features, trained_features
-from simplexdp.methods.exact_sums import ROW_UNIT
 from simplexdp.settings import Settings
 
 

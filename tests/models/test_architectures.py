@@ -190,7 +190,7 @@ def test_initialisation_is_pytorchs_default() -> None:
 
 
 def test_standardised_kernels_have_mean_zero_and_norm_gain() -> None:
-    from simplexdp.models.wrn import StandardisedConv2d
+    from simplexdp.paper.networks.wrn import StandardisedConv2d
 
     torch.manual_seed(4)
     layer = StandardisedConv2d(5, 6, 3)

@@ -11,8 +11,8 @@ shadow (one attacked training), canary, one_run, membership and reconstruct (the
 
 from __future__ import annotations
 
-from .attacks import ATTACKS, attach, run
-from .pictures import pictures
-from .tables import as_text, place, table, to_markdown
+from simplexdp.audit.attacks import ATTACKS, attach, run
+from simplexdp.audit.pictures import pictures
+from simplexdp.audit.tables import as_text, place, table, to_markdown
 
 __all__ = ["ATTACKS", "as_text", "attach", "pictures", "place", "run", "table", "to_markdown"]

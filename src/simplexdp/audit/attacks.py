@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import data, files, methods, progress, runs, sampling
-from ..settings import Settings
-from ..statement import from_json, rounded_down, rounded_up
-from . import canary, claims, membership, one_run, reconstruct, schedules
+from simplexdp import data, files, methods, progress, runs, sampling
+from simplexdp.audit import canary, claims, membership, one_run, reconstruct, schedules
+from simplexdp.settings import Settings
+from simplexdp.statement import from_json, rounded_down, rounded_up
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
 BOUNDED = ("canary", "one-run")  # these bound ε; the others show how well an attack does

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from .. import data
-from ..settings import Settings
-from . import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp import data
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp.settings import Settings
 
 TRIALS = 400
 

@@ -11,8 +11,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..accounting.gaussian import gaussian_epsilon
-from ..statement import Statement
+from simplexdp.accounting.gaussian import gaussian_epsilon
+from simplexdp.statement import Statement
 
 PAIR, IN_OUT = RELATIONS = ("pair", "in-out")
 PAIRS = "replace-input"

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .. import data
+from simplexdp import data
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]

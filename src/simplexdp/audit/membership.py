@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import data, files
-from ..settings import Settings
-from . import claims, crafting, schedules, shadow
+from simplexdp import data, files
+from simplexdp.audit import claims, crafting, schedules, shadow
+from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .. import data
-from ..settings import Settings
-from . import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp import data
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import data, files, methods, runs, sampling
-from ..settings import Settings
-from . import reconstruct
+from simplexdp import data, files, methods, runs, sampling
+from simplexdp.audit import reconstruct
+from simplexdp.settings import Settings
 
 METHODS = ("dirichlet", "dpsgd", "certified")
 BATCH = 8

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from .. import data, files, methods, sampling
-from ..settings import Settings
-from . import crafting, schedules, shadow
+from simplexdp import data, files, methods, sampling
+from simplexdp.audit import crafting, schedules, shadow
+from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
 

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from .. import methods
-from ..settings import Settings
-from .claims import IN_OUT, PAIR
-from .shadow import Shadow
+from simplexdp import methods
+from simplexdp.audit.claims import IN_OUT, PAIR
+from simplexdp.audit.shadow import Shadow
+from simplexdp.settings import Settings
 
 # Their updates carry no noise: whatever of the input is in a gradient stays in the weights.
 NOISELESS = ("plain", "dirichlet")

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import data, methods
-from ..methods.fixed_features import FeatureLinear
-from ..methods.outcome import model_for
-from ..settings import Settings
-from ..statement import Statement
-from .crafting import Pair
+from simplexdp import data, methods
+from simplexdp.audit.crafting import Pair
+from simplexdp.methods.fixed_features import FeatureLinear
+from simplexdp.methods.outcome import model_for
+from simplexdp.settings import Settings
+from simplexdp.statement import Statement
 
 Array = npt.NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def calibrated(settings: Settings, records: int) -> Mapping[str, Any]:
         return settings.options
     assert settings.batch_size is not None
     assert settings.steps is not None
-    from ..methods import prv  # imported when used: Opacus takes seconds to load
+    from simplexdp.methods import prv  # imported when used: Opacus takes seconds to load
 
     rate = settings.batch_size / records
     noise, _ = prv.calibrate(settings.epsilon, settings.delta, rate, settings.steps)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import data, files, methods, progress, runs, sampling
-from ..settings import DEFAULTS, Settings
-from ..statement import rounded_up
-from . import attacks, claims, crafting, membership, one_run
+from simplexdp import data, files, methods, progress, runs, sampling
+from simplexdp.audit import attacks, claims, crafting, membership, one_run
+from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.statement import rounded_up
 
 METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
 # The perfect separation of Algorithm 1 is limited by the number of trainings alone.

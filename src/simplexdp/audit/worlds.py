@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .. import features, methods
-from ..settings import Settings
-from . import crafting, shadow
+from simplexdp import features, methods
+from simplexdp.audit import crafting, shadow
+from simplexdp.settings import Settings
 
 REMOVING = ("dpsgd",)
 SCALED_BY_THE_RATE = ("sgd", "momentum")
@@ -68,7 +68,7 @@ def train(
 
 def _with_public_numbers(settings: Settings, records: int) -> Settings:
     """DP-SGD with all that its rules would compute from n fixed at the full number of records."""
-    from ..methods import dpsgd  # Opacus takes seconds to load
+    from simplexdp.methods import dpsgd  # Opacus takes seconds to load
 
     if settings.batch_size is None:
         raise ValueError(

@@ -12,9 +12,16 @@ from typing import Any
 
 import typer
 
-from .. import files
-from . import audit, budget, compare, data, studies, train  # each registers its commands
-from .shell import app
+from simplexdp import files
+from simplexdp.cli import (  # each registers its commands
+    audit,
+    budget,
+    compare,
+    data,
+    studies,
+    train,
+)
+from simplexdp.cli.shell import app
 
 __all__ = ["app", "audit", "budget", "compare", "data", "main", "studies", "train"]
 

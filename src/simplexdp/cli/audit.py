@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..settings import DEFAULTS, Settings
-from .inputs import Data, with_data_options
-from .shell import Json, Quiet, app, emit
+from simplexdp.cli.inputs import Data, with_data_options
+from simplexdp.cli.shell import Json, Quiet, app, emit
+from simplexdp.settings import DEFAULTS, Settings
 
 
 @app.command()
@@ -47,7 +47,7 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Attack what was trained; with no arguments: every method on the digits."""
-    from .. import audit as audits
+    from simplexdp import audit as audits
 
     of_a_run = {"--data": data, "--method": method, "--epsilon": epsilon, "--delta": delta}
     if run is not None:

@@ -7,11 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import accounting
-from .. import ledger as ledgers
-from ..files import check_picture
-from ..statement import rounded_down, rounded_up
-from .shell import AccountantName, Alpha, Delta, Epsilon, Json, SampleRate, Steps, app, emit
+from simplexdp import accounting
+from simplexdp import ledger as ledgers
+from simplexdp.cli.shell import (
+    AccountantName,
+    Alpha,
+    Delta,
+    Epsilon,
+    Json,
+    SampleRate,
+    Steps,
+    app,
+    emit,
+)
+from simplexdp.files import check_picture
+from simplexdp.statement import rounded_down, rounded_up
 
 
 @app.command()
@@ -57,7 +67,7 @@ def account(
         "steps": steps,
     }
     if plot is not None:
-        from ..report.accountants import curves, plot_accountants
+        from simplexdp.charts import curves, plot_accountants
 
         check_picture(plot)
         note = f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}"
@@ -129,7 +139,7 @@ def ledger(
 
 def _known(data: str, book: ledgers.Ledger) -> str:
     """The ledger's name of a data set; a slip of the pen would set a budget that nothing meets."""
-    from ..data import names
+    from simplexdp.data import names
 
     found = ledgers.identity(data)
     if found in names() or book.knows(found) or Path(found).exists():

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import check_picture, write_json
-from ..ledger import Ledger, default_path
-from ..settings import DEFAULTS, Settings
-from .inputs import Data, with_data_options
-from .shell import Delta, Epsilon, Json, Quiet, app, emit, names
+from simplexdp.cli.inputs import Data, with_data_options
+from simplexdp.cli.shell import Delta, Epsilon, Json, Quiet, app, emit, names
+from simplexdp.files import check_picture, write_json
+from simplexdp.ledger import Ledger, default_path
+from simplexdp.settings import DEFAULTS, Settings
 
 
 @app.command()
@@ -51,8 +51,8 @@ def compare(
 
     The ledger counts all of them; `plain` among them has no figure, so its total is then infinite.
     """
-    from .. import compare as comparison
-    from ..methods import METHODS
+    from simplexdp import compare as comparison
+    from simplexdp.methods import METHODS
 
     settings = Settings(
         data=data or DEFAULTS.data,

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .inputs import AllowUnverified, DataDir
-from .shell import Json, app, emit
+from simplexdp.cli.inputs import AllowUnverified, DataDir
+from simplexdp.cli.shell import Json, app, emit
 
 data_app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(help="A data set's name, or all.")]
 @data_app.command("list")
 def list_(as_json: Json = False) -> None:
     """The data sets known by name, and which of them are here."""
-    from .. import data
+    from simplexdp import data
 
     records = [data.describe(name) for name in data.names()]
     emit({"data": records}, as_json, "\n".join(_line(record) for record in records))
@@ -33,7 +33,7 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Get a data set from the first source that has it, with its checksum verified."""
-    from .. import data
+    from simplexdp import data
 
     wanted = data.names() if name == "all" else (name,)
     records = [data.fetch(one, data_dir, allow_unverified, force) for one in wanted]
@@ -43,7 +43,7 @@ def fetch(
 @data_app.command()
 def check(name: Name, as_json: Json = False) -> None:
     """Verify every array of a data set that is here."""
-    from .. import data
+    from simplexdp import data
 
     wanted = data.names() if name == "all" else (name,)
     records = [data.check(one) for one in wanted]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .shell import names
+from simplexdp.cli.shell import names
 
 Data = Annotated[
     str | None,

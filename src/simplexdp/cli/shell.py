@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..accounting import ACCOUNTANTS
+from simplexdp.accounting import ACCOUNTANTS
 
 app = typer.Typer(
     help="Train classifiers on private inputs with public labels, and say what is protected.",

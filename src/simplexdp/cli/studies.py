@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .inputs import AllowUnverified, DataDir
-from .shell import Json, Quiet, app, emit
+from simplexdp.cli.inputs import AllowUnverified, DataDir
+from simplexdp.cli.shell import Json, Quiet, app, emit
 
 
 @app.command()
@@ -45,8 +45,8 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """A table or figure of the paper: runs what is missing, resumes what was cut off."""
-    from ..experiments import records
-    from ..experiments import reproduce as reproduction
+    from simplexdp.paper import records
+    from simplexdp.paper import reproduce as reproduction
 
     if import_run is not None:
         if name:
@@ -94,9 +94,9 @@ def report(
     as_json: Json = False,
 ) -> None:
     """The results as one self-contained page with plots."""
-    from .. import report as pages
-    from ..report import figures as drawings
-    from ..report import refresh as guide
+    from simplexdp.paper import report as pages
+    from simplexdp.paper.report import figures as drawings
+    from simplexdp.paper.report import refresh as guide
 
     written = pages.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []

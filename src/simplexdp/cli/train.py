@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..accounting import ACCOUNTANTS
-from ..ledger import Ledger, default_path
-from ..settings import Settings
-from .inputs import Data, with_data_options
-from .shell import Json, Quiet, app, emit, names, number, pair
+from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.cli.inputs import Data, with_data_options
+from simplexdp.cli.shell import Json, Quiet, app, emit, names, number, pair
+from simplexdp.ledger import Ledger, default_path
+from simplexdp.settings import Settings
 
 
 @app.command()
@@ -74,7 +74,7 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
-    from .. import distributed, methods
+    from simplexdp import distributed, methods
 
     given: dict[str, Any] = {
         "data": data,
@@ -105,13 +105,13 @@ def train(
     if resume:
         if out is None:
             raise ValueError("--resume needs the run folder; give it with --out")
-        from ..runs import RunFolder
+        from simplexdp.runs import RunFolder
 
         unfinished = RunFolder.open(out)
         settings = dataclasses.replace(unfinished.settings(), **where)
         ledger = ledger or unfinished.ledger_path()
     elif recipe is not None:
-        from ..experiments import recipes
+        from simplexdp.paper import recipes
 
         settings = recipes.settings(recipe, **given)
     else:

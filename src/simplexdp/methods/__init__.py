@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import torch
 
-from .. import data, distributed, progress, runs
-from ..data.augment import check as check_augmentation
-from ..ledger import Ledger
-from ..settings import Settings
-from ..statement import large_delta
-from .outcome import Outcome, has_pixels, refuse_unused
+from simplexdp import data, distributed, progress, runs
+from simplexdp.data.augment import check as check_augmentation
+from simplexdp.ledger import Ledger
+from simplexdp.methods.outcome import Outcome, has_pixels, refuse_unused
+from simplexdp.settings import Settings
+from simplexdp.statement import large_delta
 
 __all__ = ["METHODS", "Outcome", "method", "run", "summary"]
 

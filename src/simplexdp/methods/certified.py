@@ -4,7 +4,7 @@
 
 Formal guarantee
     The released weights are (ε, δ)-differentially private for one training input under zero-out,
-    with labels and the number of records public: see ``simplexdp.methods.linear``.
+    with labels and the number of records public: see ``simplexdp.linear``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from typing import Any
 
 import torch
 
-from .. import data, features, ledger, noise, progress
-from ..runs import RunFolder
-from ..settings import Settings
-from ..statement import Statement, large_delta
-from ..training import refuse_not_finite
-from . import fixed_features, linear
-from .outcome import (
+from simplexdp import data, features, ledger, linear, noise, progress
+from simplexdp.methods import fixed_features
+from simplexdp.methods.outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
@@ -28,6 +24,10 @@ from .outcome import (
     refuse_options,
     reserve,
 )
+from simplexdp.runs import RunFolder
+from simplexdp.settings import Settings
+from simplexdp.statement import Statement, large_delta
+from simplexdp.training import refuse_not_finite
 
 OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
 RULE_NOTE = (

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from .. import accounting, data, distributed, ledger, mechanism, progress, training
-from ..plan import Plan
-from ..runs import RunFolder
-from ..schedule import lopsided, warmup_steps
-from ..settings import ADAPTIVE, Settings
-from .outcome import (
+from simplexdp import (
+    accounting,
+    data,
+    distributed,
+    ledger,
+    mechanism,
+    progress,
+    training,
+)
+from simplexdp.methods.outcome import (
     CLASS_WEIGHTS,
     Outcome,
     class_weights_of,
@@ -25,6 +29,10 @@ from .outcome import (
     seed_of,
     steps_from_epochs,
 )
+from simplexdp.plan import Plan
+from simplexdp.runs import RunFolder
+from simplexdp.schedule import lopsided, warmup_steps
+from simplexdp.settings import ADAPTIVE, Settings
 
 WARMUP = "warmup"
 WEIGHTED = (

@@ -29,14 +29,10 @@ from typing import Any
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
-from .. import data, distributed, ledger, models, sampling, training
-from ..accounting.inputs import check_epsilon
-from ..runs import RunFolder
-from ..schedule import ADAPTIVE_LEARNING_RATE
-from ..settings import ADAPTIVE, Settings
-from ..statement import Assumption, Statement, common_assumptions, large_delta
-from .dpsgd_probe import with_gradients_by_record
-from .dpsgd_step import (
+from simplexdp import data, distributed, ledger, models, sampling, training
+from simplexdp.accounting.inputs import check_epsilon
+from simplexdp.methods.dpsgd_probe import with_gradients_by_record
+from simplexdp.methods.dpsgd_step import (
     StepParameters,
     average_into,
     check_precision,
@@ -44,7 +40,7 @@ from .dpsgd_step import (
     set_noisy_gradient,
     trainable,
 )
-from .outcome import (
+from simplexdp.methods.outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
     by_epochs,
@@ -55,7 +51,11 @@ from .outcome import (
     reserve,
     seed_of,
 )
-from .prv import calibrate, epsilon_of, numerical_error
+from simplexdp.methods.prv import calibrate, epsilon_of, numerical_error
+from simplexdp.runs import RunFolder
+from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
+from simplexdp.settings import ADAPTIVE, Settings
+from simplexdp.statement import Assumption, Statement, common_assumptions, large_delta
 
 DEFAULTS: dict[str, Any] = {
     "clip": 1.0,

@@ -21,8 +21,8 @@ from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..models.probe import moved, unchanged
-from .dpsgd_step import per_record, trainable
+from simplexdp.methods.dpsgd_step import per_record, trainable
+from simplexdp.models.probe import moved, unchanged
 
 PROBES = 3
 # Rounding in single precision, as a share of a parameter's gradient and of the whole one.

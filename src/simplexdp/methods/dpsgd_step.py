@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch import distributed as processes
 from torch.nn import functional
 
-from .. import distributed, training
-from ..data.augment import augment
+from simplexdp import distributed, training
+from simplexdp.data.augment import augment
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .. import data, features, noise, sampling
-from ..runs import RunFolder
-from ..settings import Settings
-from ..statement import Assumption, common_assumptions
-from .outcome import refuse_unused
+from simplexdp import data, features, noise, sampling
+from simplexdp.methods.outcome import refuse_unused
+from simplexdp.runs import RunFolder
+from simplexdp.settings import Settings
+from simplexdp.statement import Assumption, common_assumptions
 
 # What only a network that is trained in batches has.
 OF_A_NETWORK = ("model", "norm", "optimizer", "batch_size", "epochs", "augment")

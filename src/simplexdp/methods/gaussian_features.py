@@ -27,16 +27,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from .. import data, features, ledger, noise
-from ..accounting.gaussian import calibrate_mu, gaussian_epsilon
-from ..runs import RunFolder
-from ..settings import Settings
-from ..statement import Statement, large_delta
-from ..training import refuse_not_finite
-from . import fixed_features
-from .exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
-from .linear import public_log_prior
-from .outcome import (
+from simplexdp import data, features, ledger, noise
+from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
+from simplexdp.linear.classifier import public_log_prior
+from simplexdp.linear.exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
+from simplexdp.linear.whitening import RAW_ROW_BOUND
+from simplexdp.methods import fixed_features
+from simplexdp.methods.outcome import (
     BESIDE_THE_WEIGHTS,
     Outcome,
     has_pixels,
@@ -44,7 +41,10 @@ from .outcome import (
     refuse_options,
     reserve,
 )
-from .whitening import RAW_ROW_BOUND
+from simplexdp.runs import RunFolder
+from simplexdp.settings import Settings
+from simplexdp.statement import Statement, large_delta
+from simplexdp.training import refuse_not_finite
 
 OPTIONS = ("form", "features", "relation", "dimensions", "penalty", "clip", "layer")
 FORMS = ("fixed", "trained")
@@ -66,7 +66,7 @@ def train(
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r} of gaussian-features; use {' or '.join(FORMS)}")
     if form == "trained":
-        from .trained_features import train_below
+        from simplexdp.methods.trained_features import train_below
 
         return train_below(settings, dataset, run, show_progress)
     return _train_fixed(settings, dataset, run)

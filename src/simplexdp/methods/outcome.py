@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import checkpoint, data, models, sampling
-from ..accounting import totals
-from ..ledger import Event, identity, marked
-from ..plan import balanced_weights
-from ..runs import RunFolder, version
-from ..settings import DEFAULTS, Settings
-from ..statement import Statement
-from ..training import Trained, seed_torch
+from simplexdp import data, models, sampling
+from simplexdp.accounting import totals
+from simplexdp.ledger import Event, identity, marked
+from simplexdp.plan import balanced_weights
+from simplexdp.runs import RunFolder, checkpoint, version
+from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.statement import Statement
+from simplexdp.training import Trained, seed_torch
 
 EPOCHS = 20  # where a run gives neither steps nor epochs, and Algorithm 1's rule is not its own
 CLASS_WEIGHTS, BALANCED = "class_weights", "balanced"

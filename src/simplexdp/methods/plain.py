@@ -7,12 +7,8 @@ from functools import partial
 from torch import Tensor
 from torch.nn import functional
 
-from .. import data, distributed, ledger, training
-from ..runs import RunFolder
-from ..schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
-from ..settings import DEFAULTS, Settings
-from ..statement import Statement
-from .outcome import (
+from simplexdp import data, distributed, ledger, training
+from simplexdp.methods.outcome import (
     CLASS_WEIGHTS,
     Outcome,
     class_weights_of,
@@ -22,6 +18,10 @@ from .outcome import (
     seed_of,
     steps_from_epochs,
 )
+from simplexdp.runs import RunFolder
+from simplexdp.schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
+from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.statement import Statement
 
 
 def _loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:

@@ -18,11 +18,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import data, ledger, sampling, training
-from ..runs import RunFolder
-from ..settings import Settings
-from ..statement import Assumption, Statement, common_assumptions, large_delta
-from .outcome import Outcome, by_epochs, is_separate, model_for, number_of, reserve, seed_of
+from simplexdp import data, ledger, sampling, training
+from simplexdp.methods.outcome import (
+    Outcome,
+    by_epochs,
+    is_separate,
+    model_for,
+    number_of,
+    reserve,
+    seed_of,
+)
+from simplexdp.runs import RunFolder
+from simplexdp.settings import Settings
+from simplexdp.statement import Assumption, Statement, common_assumptions, large_delta
 
 LEARNING_RATE = 0.1
 CLIP = 1.0
@@ -79,7 +87,7 @@ def train_below(
     settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
 ) -> Outcome:
     """Train all of a network with noise before its last layer, or before the one named."""
-    from .prv import calibrate
+    from simplexdp.methods.prv import calibrate
 
     for name in ("features", "relation", "dimensions", "penalty"):
         if name in settings.options:

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from torch import nn
 
 from simplexdp.models.cnn import cnn
-from simplexdp.models.dpnas import dpnas, dpnas_fashion_mnist
-from simplexdp.models.inception import inception
 from simplexdp.models.layers import NORMS
 from simplexdp.models.logistic import logistic
 from simplexdp.models.mlp import mlp
 from simplexdp.models.resnet9 import resnet9
 from simplexdp.models.resnet18 import resnet18
-from simplexdp.models.tanh_cnn import tanh_cnn
-from simplexdp.models.wrn import wrn_16_4, wrn_40_4
+from simplexdp.paper.networks.dpnas import dpnas, dpnas_fashion_mnist
+from simplexdp.paper.networks.inception import inception
+from simplexdp.paper.networks.tanh_cnn import tanh_cnn
+from simplexdp.paper.networks.wrn import wrn_16_4, wrn_40_4
 
 Factory = Callable[[tuple[int, ...], int, str], nn.Module]
 

@@ -1,0 +1,199 @@
+"""What is a certified linear fit? Mean, moments and steps under one budget, on given features.
+
+Formal guarantee
+    Statement: the weights and bias that ``fit`` returns, with every quantity behind them, are
+    (ε, δ)-differentially private under zero-out, with labels and n public. The releases are
+    Gaussian with μ_mean², μ_moments² and T/σ² adding to μ², and (ε, δ) is exact for that μ
+    (Balle and Wang, 2018). Features must be a fixed function of each record alone.
+    Assumptions: those of ``noise``, ``exact_sums`` and ``noisy_gd``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from simplexdp.accounting.charges import Event, gaussian
+from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
+from simplexdp.linear import exact_sums, noisy_gd, whitening
+from simplexdp.linear.rule import Rule, choose
+from simplexdp.noise import Bits
+
+Floats = NDArray[np.float64]
+# A whitened row is scaled down to this multiple of its expected norm before it is quantised.
+WHITENED_ROW_BOUND = 4.0
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What each release cost, in μ, and what it comes to."""
+
+    mu_mean: float
+    mu_moments: float
+    mu_steps: float
+    noise_multiplier: float
+    delta: float
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.mu_mean**2 + self.mu_moments**2 + self.mu_steps**2)
+
+    @property
+    def epsilon(self) -> float:
+        return gaussian_epsilon(self.mu, self.delta)
+
+    def event(self) -> Event:
+        """What a ledger charges: one Gaussian release of the whole μ, whose multiplier is 1/μ."""
+        return gaussian(1.0 / self.mu)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A linear classifier on raw features: logits = features @ weights + bias."""
+
+    weights: Floats
+    bias: Floats
+    spending: Spending
+    rule: Rule
+
+    def logits(self, features: NDArray[Any]) -> Floats:
+        """Logits of a block of raw feature rows."""
+        return np.asarray(features @ self.weights + self.bias)
+
+    def chosen(self) -> dict[str, Any]:
+        """What the rule chose, for the record."""
+        schedule = self.rule.schedule
+        return {
+            "clip": schedule.clip,
+            "lr": schedule.lr,
+            "averaged": schedule.averaged,
+            "noise_multiplier": self.spending.noise_multiplier,
+            "mu": self.spending.mu,
+            "mu_mean": self.spending.mu_mean,
+            "mu_moments": self.spending.mu_moments,
+            "mu_steps": self.spending.mu_steps,
+            "ridge": self.rule.ridge,
+            "parameters": int(self.weights.size + self.bias.size),
+        }
+
+
+def planned(
+    records: int, epsilon: float, delta: float, shape: tuple[int, int], **given: Any
+) -> tuple[Rule, Spending]:
+    """The rule for a budget, with whatever the user fixed instead, and its split of that budget."""
+    rule = choose(records, calibrate_mu(epsilon, delta), shape, **given)
+    return rule, spending(epsilon, delta, rule)
+
+
+def spending(epsilon: float, delta: float, rule: Rule) -> Spending:
+    """The split of the budget: shares of μ², never above the budget's μ."""
+    # The last digits: sums of squares of rounded shares stay below μ².
+    mu = calibrate_mu(epsilon, delta) * (1.0 - 1e-12)
+    steps = mu * math.sqrt(rule.step_share)
+    noise_multiplier = math.sqrt(rule.schedule.steps) / steps
+    noisy_gd.noise_scale(rule.schedule.clip, noise_multiplier)
+    return Spending(
+        mu * math.sqrt(rule.mean_share),
+        mu * math.sqrt(rule.moment_share),
+        steps,
+        noise_multiplier,
+        delta,
+    )
+
+
+def fit(
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: int,
+    shape: tuple[int, int],
+    rule: Rule,
+    cost: Spending,
+    bits: Bits,
+    on_step: Callable[[int], None] = lambda step: None,
+) -> Fitted:
+    """Fit on raw features (n, channels·positions) with the given rule and its cost."""
+    check(features, labels, classes, shape, rule)
+    change = shaped(features, shape, rule, cost, bits)
+    rows = transformed(features, change)
+    log_prior = public_log_prior(labels, classes)
+    weights = noisy_gd.descend(
+        rows,
+        torch.from_numpy(labels),
+        torch.from_numpy(log_prior).float(),
+        rule.schedule,
+        cost.noise_multiplier,
+        bits,
+        on_step,
+    )
+    raw, offset = change.fold(weights)
+    return Fitted(raw, offset + log_prior, cost, rule)
+
+
+def shaped(
+    features: NDArray[Any], shape: tuple[int, int], rule: Rule, cost: Spending, bits: Bits
+) -> whitening.Transform:
+    """The transform from the released mean and moments, as far as the rule pays for them."""
+    mean = np.zeros(shape[0] * shape[1])
+    if rule.step_share == 1.0:
+        return whitening.identity(mean, *shape)
+    total, by_channel, by_position = exact_sums.statistics(
+        features, whitening.RAW_ROW_BOUND, *shape, moments=rule.moment_share > 0
+    )
+    if rule.mean_share > 0:
+        mean = whitening.release_mean(total, len(features), cost.mu_mean, bits)
+    if rule.moment_share == 0:
+        return whitening.identity(mean, *shape)
+    moments = whitening.release_moments(
+        by_channel, by_position, len(features), mean, cost.mu_moments, bits
+    )
+    return whitening.transform(moments, len(features), rule.ridge, rule.width)
+
+
+def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_sums.Rows:
+    """All rows, whitened and quantised, block by block."""
+    integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
+    norms = torch.empty(len(features), dtype=torch.float64)
+    for index, block in enumerate(exact_sums.blocks(features)):
+        where = slice(index * exact_sums.STRIDE, (index + 1) * exact_sums.STRIDE)
+        rows = exact_sums.quantize(change.apply(block), WHITENED_ROW_BOUND, out=integers[where])
+        norms[where] = rows.norms
+    return exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND)
+
+
+def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
+    """log of the class shares with one record added to each: labels are public, so it is free."""
+    counts = np.bincount(labels, minlength=classes) + 1.0
+    return np.asarray(np.log(counts / counts.sum()))
+
+
+def check(
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: int,
+    shape: tuple[int, int],
+    rule: Rule,
+) -> None:
+    """Refuse what cannot be trained on, before anything is spent.
+
+    Only public facts are looked at: shapes, labels, settings and the machine. Values of features
+    are not, since a refusal would tell something of a record; a row that is not finite counts as
+    zero (``exact_sums.quantize``).
+    """
+    exact_sums.check_clip(rule.schedule.clip, len(features))
+    exact_sums.check_products()
+    if not 0 <= rule.ridge < math.inf:
+        raise ValueError(f"the ridge is {rule.ridge}; it must be a number of at least 0")
+    if features.ndim != 2 or features.shape[1] != shape[0] * shape[1]:
+        raise ValueError(
+            f"the features have shape {features.shape}, not (records, {shape[0] * shape[1]})"
+        )
+    if len(features) != len(labels) or len(labels) < 1:
+        raise ValueError(f"{len(features)} feature rows but {len(labels)} labels; they must match")
+    if classes < 2 or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, of two or more")

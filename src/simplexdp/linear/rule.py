@@ -1,0 +1,94 @@
+"""Which steps, clip, rate and shares of the budget? Chosen by rule from public numbers.
+
+Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
+Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
+η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps drops out,
+and what is chosen is the horizon. See docs/certified.md for what was looked at while the constants
+were set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from simplexdp.linear import whitening
+from simplexdp.linear.noisy_gd import Schedule
+
+MEAN_SHARE = 0.02
+MOMENT_SHARE = 0.15
+CLIP = 0.5
+# Logit noise H·clip/(n·μ) that the horizon aims at.
+LOGIT_NOISE = 1.2
+LARGEST_RATE = 400.0
+FEWEST_STEPS, MOST_STEPS = 40, 240
+# The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
+RIDGE = 1.5
+WIDTH = 2048
+# Second moments whose noise is above so many of their mean eigenvalues say nothing.
+NOISE_IN_MOMENTS = 4.0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a run uses; shares are of μ², and what is left is for the steps."""
+
+    schedule: Schedule
+    mean_share: float
+    moment_share: float
+    ridge: float
+    width: int
+
+    def __post_init__(self) -> None:
+        if min(self.mean_share, self.moment_share) < 0 or not self.step_share > 0:
+            raise ValueError("the shares of mean and moments must leave a part for the steps")
+
+    @property
+    def step_share(self) -> float:
+        return 1.0 - self.mean_share - self.moment_share
+
+
+def choose(
+    records: int,
+    mu: float,
+    shape: tuple[int, int],
+    *,
+    steps: int | None = None,
+    clip: float | None = None,
+    lr: float | None = None,
+    mean_share: float = MEAN_SHARE,
+    moment_share: float | None = None,
+    ridge: float | None = None,
+) -> Rule:
+    """The rule, with whatever the user fixed instead."""
+    if moment_share is None:
+        moment_share = MOMENT_SHARE if moments_pay(records, mu, shape) else 0.0
+    clip = CLIP if clip is None else clip
+    if not (clip > 0 and math.isfinite(clip)):
+        raise ValueError(f"the clip is {clip}; it must be positive")
+    if steps is not None and steps < 1:
+        raise ValueError(f"the number of steps is {steps}; at least 1 is needed")
+    horizon = LOGIT_NOISE * records * mu / clip
+    if steps is None:
+        wanted = horizon / LARGEST_RATE if lr is None else horizon / lr
+        steps = int(min(max(math.ceil(wanted), FEWEST_STEPS), MOST_STEPS))
+    if lr is None:
+        lr = min(horizon / steps, LARGEST_RATE)
+    return Rule(
+        Schedule(steps, clip, lr),
+        mean_share,
+        moment_share,
+        RIDGE / mu if ridge is None else ridge,
+        WIDTH,
+    )
+
+
+def moments_pay(records: int, mu: float, shape: tuple[int, int]) -> bool:
+    """Whether second moments would stand out of their noise.
+
+    The noise of a symmetric c×c release has a spectral norm of about √(2c) of its scale, and the
+    eigenvalues of rows of norm 1 are n/c in the mean.
+    """
+    sigma = whitening.moment_scale(mu * math.sqrt(MOMENT_SHARE), shape[1])
+    size = max(shape)
+    return math.sqrt(2.0 * size) * sigma <= NOISE_IN_MOMENTS * records / size

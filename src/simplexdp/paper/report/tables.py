@@ -1,0 +1,263 @@
+"""Which tables can be made from the results?  Those of the guide, of the page and for papers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+from simplexdp.paper import computed, grid, identity, labels, recipes
+from simplexdp.paper.report import gather, measured
+from simplexdp.paper.report.gather import Group, Results
+from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
+from simplexdp.paper.table import Column, Table, Value
+
+LATE = 5  # so many last evaluations, of runs with at least four times as many
+PAPERS_OWN_RATE = (
+    "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
+    "weights, also where our row says otherwise."
+)
+
+
+def names() -> tuple[str, ...]:
+    """The tables that a page can ask for."""
+    return (*grid.names(), "dermamnist-validation", *computed.names(), *BUILT)
+
+
+def make(name: str, found: Results) -> Table:
+    """The table of this name."""
+    if name not in names():
+        raise ValueError(f"no table {name!r}; use one of {', '.join(names())}")
+    if name in computed.names():
+        return computed.compute(name)
+    if name in BUILT:
+        return BUILT[name](found)
+    if name == "dermamnist-validation":
+        return accuracy("dermamnist", found.groups, "validation")
+    if name in grid.ACCURACY_TABLES:
+        return accuracy(name, found.groups)
+    return study(name, found.groups)
+
+
+def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
+    """An accuracy table: ours, row by row, over the rows of the paper."""
+    series = [s for s in gather.accuracy_series(found) if s["data"] == name and s["split"] == split]
+    budgets = sorted({_size(p["epsilon"]) for s in series for p in s["points"]})
+    columns = [Column("row", "method"), Column("source", "source")]
+    columns += [Column(labels.epsilon_label(e), labels.epsilon_label(e)) for e in budgets]
+    rows = []
+    for one in sorted(series, key=lambda s: s["source"]):
+        row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
+        for point in one["points"]:
+            row[labels.epsilon_label(_size(point["epsilon"]))] = gather.percent(
+                point["mean"], point["std"], point["runs"] if one["source"] == "ours" else None
+            )
+        rows.append(row)
+    notes = [
+        f"{split.capitalize()} accuracy in percent; ± is the standard deviation over runs, "
+        "[n] the number of our runs where it is not 1.",
+        "Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the "
+        "weights; at ε = ∞ it is plain training. DP-SGD, certified and our Gaussian features: "
+        "ε covers the weights.",
+    ]
+    notes += grid.experiment(name).notes
+    copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
+    notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
+    title = f"{labels.DATA_TITLES[name]}: {split} accuracy by budget"
+    return Table(f"{name}-{split}", title, tuple(columns), tuple(rows), tuple(notes))
+
+
+def study(name: str, found: Sequence[Group]) -> Table:
+    """A study: ours and the paper's for every cell that was run."""
+    experiment = grid.experiment(name)
+    own = [group for group in found if group.experiment == name]
+    pairs = [(cell, group) for cell in experiment.cells for group in own if _fills(group, cell)]
+    rows: list[dict[str, Value]] = []
+    for cell, group in pairs:
+        steps, usual = group.settings.steps, cell.settings.steps
+        of_usual = "" if usual is None else f" of {usual}"
+        shorter = "" if steps == usual else f", {steps}{of_usual} steps"
+        copy = gather.provenance(group.runs[0])
+        of_copy = "" if copy is None else f", {copy.split(', ')[0]}"
+        mean, std = gather.mean_and_spread(group.accuracies())
+        rows.append(
+            {
+                "row": cell.row + shorter + of_copy,
+                "column": cell.column,
+                "ours": gather.percent(mean, std, len(group.runs)),
+                "published": None
+                if cell.published is None
+                else gather.percent(*cell.published, None),
+            }
+        )
+    columns = (
+        Column("row", "row"),
+        Column("column", "point"),
+        Column("ours", "ours"),
+        Column("published", experiment.head),
+    )
+    notes = (*experiment.notes, *_copies([group for _, group in pairs]))
+    return Table(name, experiment.title, columns, tuple(rows), notes)
+
+
+def readme(found: Results) -> Table:
+    """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's.
+
+    Runs shorter than the paper's recipe are left to the tables of their data sets.
+    """
+    rows: list[dict[str, Value]] = []
+    in_rows: list[Group] = []
+    for name in (*grid.ACCURACY_TABLES, "digits"):
+        for group in found.groups:
+            settings = group.settings
+            if group.of_study or group.shortened or group.data != name:
+                continue
+            budget = math.inf if settings.method == "plain" else settings.epsilon
+            if budget not in (1.0, math.inf):
+                continue
+            paper = recipes.published_accuracy(
+                name, group.family, str(settings.model), group.epsilon
+            )
+            in_rows.append(group)
+            mean, std = gather.mean_and_spread(group.accuracies())
+            rows.append(
+                {
+                    "data": name,
+                    "row": group.label,
+                    "epsilon": labels.epsilon_label(budget),
+                    "ours": gather.percent(mean, std, len(group.runs)),
+                    "published": None if paper is None else gather.percent(*paper, None),
+                    "covers": group.covers,
+                }
+            )
+    columns = (
+        Column("data", "data set"),
+        Column("row", "method"),
+        Column("epsilon", "budget"),
+        Column("ours", "ours, %"),
+        Column("published", "paper, %"),
+        Column("covers", "ε covers"),
+    )
+    notes = (
+        PAPERS_OWN_RATE,
+        *lost(measured.classes(found.folder, gather.keys(in_rows))),
+        *_copies(in_rows),
+    )
+    return Table("readme", "Test accuracy", columns, tuple(rows), notes)
+
+
+def covers(found: Results) -> Table:
+    """What each method's figure covers."""
+    rows: tuple[dict[str, Value], ...] = (
+        {
+            "method": "Dirichlet (Algorithm 1)",
+            "figure": "Theorem 1; exact Rényi; PLD; visible participation",
+            "draws": "only under assumptions that Algorithm 1 breaks",
+            "weights": "no",
+        },
+        {"method": "DP-SGD", "figure": "PRV (Opacus)", "draws": "–", "weights": "yes"},
+        {"method": "certified linear", "figure": "Gaussian, exact", "draws": "–", "weights": "yes"},
+        {
+            "method": "Gaussian features",
+            "figure": "Gaussian",
+            "draws": "yes, with fixed features",
+            "weights": "yes, with fixed features",
+        },
+        {"method": "plain", "figure": "none", "draws": "–", "weights": "no"},
+    )
+    columns = (
+        Column("method", "method"),
+        Column("figure", "figure"),
+        Column("draws", "covers the draws"),
+        Column("weights", "covers the weights"),
+    )
+    return Table("covers", "What a figure covers", columns, rows)
+
+
+def collapse(found: Results) -> Table:
+    """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
+    figure = gather.learning_rates(found.groups)
+    points = [
+        (rate * curve["kappa"], curve["alpha"], rate, accuracy)
+        for curve in figure["ours"]
+        for rate, accuracy in curve["points"]
+    ]
+    rows: list[dict[str, Value]] = [
+        {"effective": effective, "alpha": alpha, "rate": rate, "ours": f"{accuracy:.2f}"}
+        for effective, alpha, rate, accuracy in sorted(points)
+    ]
+    columns = (
+        Column("effective", "γκ", 3),
+        Column("alpha", "α", 3),
+        Column("rate", "γ", 3),
+        Column("ours", "test accuracy, %"),
+    )
+    title = "Learning rates by their effect"
+    return Table("collapse", title, columns, tuple(rows), tuple(figure["notes"]))
+
+
+def accountants(found: Results) -> Table:
+    """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
+    wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
+    cells = {identity.cell(group.settings): group for group in found.groups}
+    asked = [(c.settings, cells.get(identity.cell(c.settings))) for c in wanted]
+    pairs = [(settings, group) for settings, group in asked if group is not None]
+    budgets = [s.epsilon for s, _ in pairs if s.accountant != "theorem1"]
+    rows: list[dict[str, Value]] = [
+        {
+            "epsilon": f"{settings.epsilon:g}",
+            "accountant": settings.accountant,
+            "r": float(group.runs[0]["r"]),
+            "lr": float(group.runs[0]["lr"]),
+            "ours": gather.percent(*gather.mean_and_spread(group.accuracies()), len(group.runs)),
+            "late": _late(group),
+        }
+        for settings, group in sorted(pairs, key=lambda pair: pair[0].epsilon)
+        if settings.epsilon in budgets
+    ]
+    columns = (
+        Column("epsilon", "ε"),
+        Column("accountant", "accountant"),
+        Column("r", "r", 3),
+        Column("lr", "learning rate by the rule", 3),
+        Column("ours", "test accuracy, %"),
+        Column("late", f"last {LATE} evaluations, mean (range)"),
+    )
+    return Table("accountants", "What a tighter accountant buys", columns, tuple(rows))
+
+
+def _late(group: Group) -> str | None:
+    """How steady the end of the training was: with a constant rate the last iterate is noisy."""
+    often = [run["evaluations"] for run in group.runs if len(run["evaluations"]) >= 4 * LATE]
+    late = [100 * accuracy for evaluations in often for _, accuracy in evaluations[-LATE:]]
+    if not late:
+        return None
+    return f"{statistics.fmean(late):.2f} ({min(late):.2f} to {max(late):.2f})"
+
+
+BUILT: dict[str, Callable[[Results], Table]] = {
+    "readme": readme,
+    "covers": covers,
+    "classes": classes,
+    "cost": cost,
+    "peers": peers,
+    "accountants": accountants,
+    "collapse": collapse,
+}
+
+
+def _copies(groups: Sequence[Group]) -> list[str]:
+    """Which data sets were not the originals."""
+    found = {(g.data, said) for g in groups if (said := gather.provenance(g.runs[0]))}
+    return [f"{name}: {said}." for name, said in sorted(found)]
+
+
+def _fills(group: Group, cell: grid.Cell) -> bool:
+    """Whether a group is a cell's, perhaps with other steps, which its row then says."""
+    same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
+    return identity.cell(same_steps) == identity.cell(cell.settings)
+
+
+def _size(epsilon: float | None) -> float:
+    return float("inf") if epsilon is None else float(epsilon)

@@ -1,0 +1,284 @@
+"""What is missing, and who runs it?  The sweep over the cells of an experiment.
+
+A run lives in runs/<key> while it trains and becomes a record when it is finished.  What has a
+record is skipped, what has a folder goes on from its checkpoint, and each key has a lock that
+the kernel drops when its process ends, so two sweeps share the work and a killed one loses at
+most what came after its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from simplexdp import data, files, methods, progress
+from simplexdp.files import Busy
+from simplexdp.paper import estimate, grid, identity, records
+from simplexdp.runs import CONFIGURATION, RunFolder, version
+from simplexdp.settings import Settings
+from simplexdp.training import OutOfTime, out_of_time
+
+PACES = ".paces.json"
+GRACE = 60.0  # seconds for the step in hand, after which what runs is interrupted
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run that a sweep has to make."""
+
+    key: str
+    experiment: str
+    label: str
+    settings: Settings
+    records: int | None = None  # of the training set, where the experiment is about so many
+
+
+@dataclass
+class Swept:
+    """What a sweep did."""
+
+    finished: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class DiskFull(OSError):
+    """No run can go on; everything that was saved stays. `swept` is what was done before."""
+
+    def __init__(self, swept: Swept) -> None:
+        self.swept = swept
+        super().__init__(
+            "the disk is full; make room and give the same command again, "
+            "every finished run is kept"
+        )
+
+
+def work_of(
+    experiment: grid.Experiment,
+    *,
+    seeds: int = 1,
+    epsilons: Sequence[float] | None = None,
+    only: str | None = None,
+    over: dict[str, Any] | None = None,
+) -> list[Work]:
+    """The runs of an experiment, one seed of every cell before the next seed of any.
+
+    `only` keeps the row of this label or, where none has it, the rows whose label contains it;
+    `over` is put over every cell's settings.
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds is {seeds}; give 1 or more")
+    cells = _rows(experiment.cells, only)
+    unknown: set[float] = set()
+    if epsilons is not None:
+        unknown = set(epsilons) - {c.settings.epsilon for c in cells}
+        cells = [c for c in cells if c.settings.epsilon in epsilons]
+    if not cells or unknown:
+        there = sorted({c.settings.epsilon for c in experiment.cells})
+        raise ValueError(
+            f"{experiment.name} has no such cell; its budgets are "
+            f"{', '.join(f'{e:g}' for e in there)} and its rows "
+            f"{'; '.join(dict.fromkeys(c.row for c in experiment.cells))}"
+        )
+    found: dict[str, Work] = {}
+    for seed in range(seeds):
+        for cell in cells:
+            settings = dataclasses.replace(cell.settings, seed=seed, **(over or {}))
+            label = f"{cell.row}, {cell.column}, seed {seed}"
+            key = identity.key(settings)
+            work = Work(key, experiment.name, label, settings, experiment.records)
+            found.setdefault(key, work)
+    return list(found.values())
+
+
+def _rows(cells: Sequence[grid.Cell], only: str | None) -> Sequence[grid.Cell]:
+    if only is None:
+        return cells
+    exact = [c for c in cells if c.row.lower() == only.lower()]
+    return exact or [c for c in cells if only.lower() in c.row.lower()]
+
+
+def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) -> RunFolder:
+    """The finished run: as it is there, gone on with, or made from the start."""
+    path = run_root / work.key
+    with locked(run_root, work.key):
+        if (path / CONFIGURATION).exists() and RunFolder.open(path).finished():
+            return RunFolder.open(path)
+        if path.is_dir() and not (path / CONFIGURATION).exists():
+            shutil.rmtree(path)  # killed before the configuration was written
+        dataset = load(work.settings)
+        if work.records not in (None, len(dataset.train)):
+            raise ValueError(
+                f"{work.experiment} trains on {work.records} records, and the data at hand has "
+                f"{len(dataset.train)}; give the part of it with --data-dir"
+            )
+        return methods.run(work.settings, path, resume=path.exists(), dataset=dataset)[1]
+
+
+def sweep(
+    todo: Sequence[Work],
+    results: Path,
+    run_root: Path,
+    *,
+    seconds_each: Sequence[float],
+    deadline: float | None = None,
+    show_progress: bool = False,
+) -> Swept:
+    """Make every run of the list in this process, in order, up to a time of the monotonic clock."""
+    swept = Swept()
+    load = loader()
+    with bar(sum(seconds_each), show_progress) as advance:
+        for number, (work, seconds) in enumerate(zip(todo, seconds_each, strict=True)):
+            to_go = estimate.total(seconds_each[number:])
+            advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
+            try:
+                with time_limit(deadline):
+                    folder = train(work, run_root, load)
+                records.write(records.record_of_run(folder, work.experiment), results)
+                swept.finished.append(work.label)
+            except OutOfTime:
+                swept.left = [w.label for w in todo[number:]]
+                break
+            except Busy:
+                swept.elsewhere.append(work.label)
+            except Exception as error:  # one failed run is reported and does not stop the rest
+                if files.is_disk_full(error):
+                    raise DiskFull(swept) from error
+                swept.failed[work.label] = one_line(error)
+            advance(seconds, "")
+    return swept
+
+
+@contextmanager
+def locked(run_root: Path, key: str) -> Iterator[None]:
+    """Hold a run's lock, or raise `Busy` at once."""
+    run_root.mkdir(parents=True, exist_ok=True)
+    with files.locked(run_root / f".{key}.lock", f"{key} is being made by another process"):
+        yield
+
+
+@contextmanager
+def time_limit(deadline: float | None) -> Iterator[None]:
+    """Stop a training after the step in which the deadline falls, anything else soon after it.
+
+    Outside the main thread, only refuse to begin.
+    """
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise OutOfTime
+    if left is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        if out_of_time.is_set():
+            raise OutOfTime
+        out_of_time.set()
+        signal.setitimer(signal.ITIMER_REAL, GRACE)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        out_of_time.clear()
+
+
+def loader() -> Callable[[Settings], data.Dataset]:
+    """Load data sets, keeping the last one: the runs of a table share theirs."""
+    kept: dict[str, data.Dataset] = {}
+
+    def load(settings: Settings) -> data.Dataset:
+        name = repr((settings.data, sorted(settings.data_options.items())))
+        if name not in kept:
+            kept.clear()
+            kept[name] = data.load(settings.data, **settings.data_options)
+        return kept[name]
+
+    return load
+
+
+def paces(
+    todo: Sequence[Work], run_root: Path, deadline: float | None = None
+) -> tuple[list[float], dict[str, str]]:
+    """Estimated seconds that every run still needs, and what could not be timed and why.
+
+    What was timed is kept beside the runs, so that a sweep in short sittings times it once.
+    """
+    load = loader()
+    path = run_root / PACES
+    known = _kept_paces(path)
+    seconds: list[float] = []
+    failed: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for work in todo:
+        kind = " ".join([version(), *estimate.kind(work.settings)])
+        late = deadline is not None and time.monotonic() > deadline
+        if kind not in known and late:
+            unknown[kind] = "no time was left to time it"
+        if kind not in unknown:
+            try:
+                dataset = load(work.settings)
+                if kind not in known:
+                    known[kind] = estimate.measure(work.settings, dataset)
+                    run_root.mkdir(parents=True, exist_ok=True)
+                    files.write_json(path, {k: dataclasses.asdict(p) for k, p in known.items()})
+                steps = estimate.steps_of(work.settings, len(dataset.train.labels))
+                whole = known[kind].seconds(steps, work.settings.evaluations)
+                seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
+                continue
+            except Exception as error:  # said; whether it stops the run too, the sweep will see
+                unknown[kind] = one_line(error)
+        failed[work.label] = unknown[kind]
+        seconds.append(0.0)
+    return seconds, failed
+
+
+def _kept_paces(path: Path) -> dict[str, estimate.Pace]:
+    """What was timed before; nothing where the file does not tell."""
+    try:
+        return {kind: estimate.Pace(**pace) for kind, pace in files.read_json(path).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def steps_done(path: Path) -> int:
+    """The last step at which an unfinished run was evaluated."""
+    lines = RunFolder(path).metrics()
+    return int(lines[-1]["step"]) if lines else 0
+
+
+@contextmanager
+def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar over the estimated seconds of the grid."""
+    with progress.bars(show, left=progress.LeftByEstimate()) as shown:
+        task = shown.add_task("sweep", total=max(total, 1e-9), moved=0.0)
+
+        def advance(seconds: float, label: str) -> None:
+            if label:
+                shown.update(task, description=label)
+            if seconds:
+                shown.update(task, advance=seconds, moved=shown.tasks[task].elapsed)
+
+        yield advance
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line of text."""
+    return " ".join(f"{error}".split()) or type(error).__name__

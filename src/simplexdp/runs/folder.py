@@ -1,0 +1,245 @@
+"""What does a run leave behind?  A folder with its configuration, weights, metrics, statement."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import nn
+
+from simplexdp import distributed, files
+from simplexdp.ledger import Event, Ledger
+from simplexdp.settings import Settings
+from simplexdp.statement import Statement
+
+CONFIGURATION = "run.json"
+METRICS = "metrics.jsonl"
+MODEL = "model.safetensors"
+DESCRIPTION = "model.json"
+STATEMENT = "statement.json"
+# What a model is used with. The other files hold paths, seeds and accuracies on private records.
+HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
+CHECKPOINT = "checkpoint.safetensors"
+EARLIER_MACHINES = "earlier_machines"  # of a run that was begun elsewhere or otherwise
+CHECKSUMS = "data_checksums"  # of files that are not known ones
+LOCK = ".lock"  # there while a process trains in the folder
+
+
+class RunFolder:
+    """One run's folder; all but the metrics, which grow, is written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ledger: Ledger | None = None
+        self.counted = False
+
+    def reserve(self, data: str, method: str, event: Event, covers: str) -> None:
+        """Count this run in its ledger before it starts; a resumed run is found there by its id."""
+        if self.ledger is not None:
+            path, run_id = str(self.path.resolve()), self.configuration().get("id")
+            self.ledger.reserve(data, method, event, path, covers, run_id=run_id)
+            self.counted = True
+
+    def count_in(self, ledger: Ledger) -> None:
+        """Name the ledger that will count this run, so that it is the same one after a kill."""
+        self.ledger = ledger
+        book = str(ledger.path.resolve())
+        files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings) -> RunFolder:
+        """A new folder; one that exists is refused, so that no run is overwritten."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise ValueError(
+                f"{path} exists; choose another folder with --out, or go on with it by --resume"
+            ) from error
+        try:
+            files.write_json(
+                path / CONFIGURATION,
+                {
+                    "id": secrets.token_hex(8),
+                    "settings": settings.to_json(),
+                    "version": version(),
+                    "machine": machine(),
+                    "processes": distributed.world(),
+                },
+            )
+        except BaseException:
+            path.rmdir()
+            raise
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run folder."""
+        if not (path / CONFIGURATION).is_file():
+            raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
+        return cls(path)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other commands out while this one trains: two would be counted as one run."""
+        if not distributed.is_first():
+            yield  # the first process of a run holds it for all
+            return
+        busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+        with files.locked(self.path / LOCK, busy):
+            yield
+
+    def begin_anew(self) -> None:
+        """Give the run another id: what was counted under the old one was another run."""
+        renewed = {**self.configuration(), "id": secrets.token_hex(8), "machine": machine()}
+        renewed.pop(EARLIER_MACHINES, None)
+        files.write_json(self.path / CONFIGURATION, renewed)
+        (self.path / METRICS).unlink(missing_ok=True)
+
+    def go_on_here(self) -> None:
+        """Note the machine and threads that go on with the run, where they are others."""
+        record = self.configuration()
+        if record.get("machine") != (here := machine()):
+            earlier = [*record.get(EARLIER_MACHINES, ()), record.get("machine")]
+            record |= {"machine": here, EARLIER_MACHINES: earlier}
+            files.write_json(self.path / CONFIGURATION, record)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    def configuration(self) -> dict[str, Any]:
+        record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
+        return record
+
+    def processes(self) -> int:
+        """How many processes train it; earlier builds did not write it, and had one."""
+        return int(self.configuration().get("processes", 1))
+
+    def ledger_path(self) -> Path | None:
+        """The ledger that counts the run, if one does."""
+        found = self.configuration().get("ledger")
+        return None if found is None else Path(str(found))
+
+    def settings(self) -> Settings:
+        record = self.configuration()
+        if not isinstance(record.get("settings"), dict):
+            raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
+        return Settings.from_json(record["settings"])
+
+    def check_begun_as(self, settings: Settings) -> None:
+        """Refuse to go on with other settings or another version than the folder was begun with."""
+        record = self.configuration()
+        same = self.settings().key(version()) == settings.key(version())
+        if not same or record.get("version") != version():
+            raise ValueError(
+                f"{self.path} was begun with other settings or by another version; resume with the "
+                f"settings in its {CONFIGURATION}, or train anew in another folder"
+            )
+        begun, now = self.processes(), distributed.world()
+        if begun != now:  # each process has noise of its own
+            raise ValueError(
+                f"{self.path} was begun in {begun} processes and this is {now}; the steps after "
+                f"its checkpoint would be drawn anew, so resume in {begun}"
+            )
+
+    def discard(self) -> None:
+        """Remove a folder in which nothing was trained yet."""
+        for path in self.path.iterdir():
+            path.unlink()
+        self.path.rmdir()
+
+    def forget_seed(self) -> None:
+        """Remove the checkpoint, and what a kill left of one: they hold the secret seed."""
+        for path in (self.checkpoint, *self.path.glob(f".{CHECKPOINT}.*")):
+            path.unlink(missing_ok=True)
+
+    def finished(self) -> bool:
+        return (self.path / STATEMENT).is_file() and (self.path / MODEL).is_file()
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None:
+        with (self.path / METRICS).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was measured, up to the line that a kill cut in two."""
+        path = self.path / METRICS
+        found: list[dict[str, Any]] = []
+        text = path.read_text("utf-8", errors="replace") if path.exists() else ""
+        for line in text.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                break
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                break
+            found.append(record)
+        return found
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget what was measured after `step`, since it will be measured again."""
+        kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
+        files.write_atomically(self.path / METRICS, "".join(kept).encode())
+
+    def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
+        """The weights, and what it takes to build the model and give it inputs."""
+        files.write_json(self.path / DESCRIPTION, description)
+        state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+        files.write_atomically(self.path / MODEL, save(state))
+
+    def save_statement(self, statement: Statement) -> None:
+        files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
+        files.write_json(self.path / STATEMENT, statement.to_json())
+
+    def save_outcome(self, outcome: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
+        """What came out, and of which files where they are not known ones."""
+        record = {**self.configuration(), "outcome": outcome}
+        files.write_json(
+            self.path / CONFIGURATION, record | ({CHECKSUMS: dict(checksums)} if checksums else {})
+        )
+
+
+def fresh_path(settings: Settings) -> Path:
+    """A new folder name below ./runs."""
+    data = Path(settings.data).stem
+    return Path("runs") / f"{data}-{settings.method}-{secrets.token_hex(4)}"
+
+
+@cache  # every record of the results asks
+def version() -> str:
+    return metadata.version("simplexdp")
+
+
+def machine() -> dict[str, Any]:
+    """What a timing or a number depends on; nothing that names a person or a host.
+
+    Single precision rounds otherwise with other vector instructions, and a training with it.
+    """
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _processor() -> str:
+    """The processor's model where the system tells it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{platform.machine()} {models[0]}" if models else platform.machine()

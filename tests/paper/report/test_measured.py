@@ -1,0 +1,39 @@
+"""Files of measurements: what is said of audits, and of a file that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from simplexdp.paper.report import measured, page
+from simplexdp.runs import version
+
+
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("audit/digits.json", "[]"),
+        ("benchmarks/classes.json", "{}"),
+        ("benchmarks/cost.json", "[]"),
+        ("accounting/paper_table.json", "{}"),
+        ("certified/peers.json", "[]"),
+        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": 1}'),
+        ("audit/digits.json", '{"version": "VERSION", "rows": 5}'),
+        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": NaN}'),
+        ("benchmarks/classes.json", '{"rows": [{}]}'),
+        ("benchmarks/cost.json", '{"version": "VERSION", "networks": [{}]}'),
+        ("accounting/paper_table.json", '{"rows": [{}]}'),
+        ("certified/peers.json", '{"data": {"x": {}}}'),
+    ],
+)
+def test_a_file_of_another_kind_or_shape_is_named(results, place, content):
+    (results / place).parent.mkdir(exist_ok=True)
+    (results / place).write_text(content.replace("VERSION", version()))
+    with pytest.raises(ValueError, match=f"{place}.*make it again"):
+        page.gathered(results)
+
+
+def test_a_claim_at_another_delta_is_said(results):
+    rows = measured.audits(results)
+    said = "At δ = 3.71e-05, claim and bound: digits, certified linear, canary."  # rounded up
+    assert measured.other_deltas(rows) == said
+    assert measured.other_deltas([r for r in rows if r["method"] != "certified"]) == ""

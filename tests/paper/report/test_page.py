@@ -1,0 +1,218 @@
+"""The page in a real browser: no errors, plots drawn, filters work, no request made."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from simplexdp.paper import report
+from simplexdp.paper.report import page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture
+def written(results, tmp_path):
+    report.write(results, tmp_path / "out/report.html")
+    return tmp_path / "out/report.html"
+
+
+@pytest.fixture
+def dom(written, tmp_path):
+    """The page's elements after its script has run, for a hash."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no Chromium found")
+
+    def load(hash_: str = "", width: int = 1200, script: str = "") -> str:
+        profile = f"--user-data-dir={tmp_path / 'profile'}"
+        shown = written.with_name("shown.html")
+        shown.write_text(f"{written.read_text()}<script>{script}</script>")
+        address = f"{shown.as_uri()}#{hash_}"
+        done = subprocess.run(
+            [browser, *FLAGS, profile, f"--window-size={width},1600", "--dump-dom", address],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        return done.stdout
+
+    return load
+
+
+def section(html: str, name: str) -> str:
+    return html.split(f'<section id="{name}">')[1].split("</section>")[0]
+
+
+def test_the_page_is_whole_and_asks_the_network_for_nothing(written):
+    text = written.read_text()
+    outside = re.sub(r"http://www\.w3\.org/2000/svg", "", text)  # a name, not an address
+    assert not re.search(r"(https?:)?//[a-z0-9.-]+\.[a-z]{2,}", outside.replace("://#", ""))
+    assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:)", text)
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+    assert "/*" not in text.split("<style>")[0]
+
+
+def test_a_script_end_in_the_data_stays_data():
+    hostile = "</script><script>alert(1)</script>"
+    text = page.render({"title": hostile})
+    assert hostile not in text
+    inside = text.split('id="content">')[1].split("</script>")[0]
+    assert json.loads(inside)["title"] == hostile
+
+
+def test_pictures_are_embedded(results, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures/one-record.png").write_bytes(b"\x89PNG")
+    found = page.gathered(results, tmp_path / "pictures")["pictures"]
+    assert found == [{"caption": "one record", "source": "data:image/png;base64,iVBORw=="}]
+    with pytest.raises(ValueError, match="no folder of pictures"):
+        page.gathered(results, tmp_path / "nowhere")
+
+
+def test_lost_classes_and_other_software_are_on_the_page(results):
+    (results / "certified").mkdir()
+    of = {"accuracy": 0.9, "deviation": 0.01, "runs": 3, "seconds": 1.0}
+    step = {"records": 10, "width": 4, "ratio": 8.0}
+    step |= {"certified_seconds": 0.1, "opacus_seconds": 0.8}
+    same = {"steps": 40, "epsilon": 1.0, "certified_accuracy": 0.9, "opacus_accuracy": 0.9}
+    same |= {"certified_seconds": 0.1, "opacus_seconds": 0.8}
+    budget = {"epsilon": 1.0, "certified": of, "diffprivlib": of}
+    one = {"budgets": [budget], "step": step, "opacus": same}
+    (results / "certified/peers.json").write_text(json.dumps({"data": {"digits": one}}))
+    content = page.gathered(results)
+    assert content["classes"]["heads"][-1] == "never predicted"
+    assert content["classes"]["cells"][0][-1] == "melanoma, nevi"
+    assert content["classes"]["notes"][0].startswith("Accuracy hides lost classes.")
+    (peers,) = [t for t in content["tables"] if t["title"] == "The same columns, other software"]
+    assert peers["cells"] == [["digits", "1", "90.00 ± 1.00 [3]", "1", "90.00 ± 1.00 [3]", "1"]]
+    assert "(δ = 0)" in peers["notes"][0]  # the two figures do not say the same
+    assert content["other_deltas"].startswith("At δ = 3.71e-05")
+
+
+def cells(html: str) -> list[tuple[str, str]]:
+    """The class and the text of every cell of a table."""
+    found = re.findall(r"<td([^>]*)><span>([^<]*)</span>", html)
+    return [("".join(re.findall(r'class="([^"]*)"', about)), text) for about, text in found]
+
+
+def test_it_loads_without_errors_and_draws(dom):
+    html = dom()
+    assert 'data-ready="yes"' in html
+    assert 'data-problems=""' in html
+    accuracy = section(html, "accuracy")
+    charts = re.sub(r'<p class="legend">.*?</p>', "", accuracy, flags=re.S)
+    # ours: Dirichlet at two learning rates and with another accountant, DP-SGD; the paper's two
+    assert charts.count('class="line ours"') == 4
+    assert charts.count('class="line published"') == 2
+    assert accuracy.count('class="band"') >= 2
+    assert "81.02 ± 5.91 % (5 runs)" in accuracy
+    assert "DP-SGD, tanh-cnn, Papernot et al. 2021, ε = 2.7: 86.10 %<" in accuracy  # runs unsaid
+    rates = section(html, "learning-rate")
+    assert rates.count("<svg") >= 2 + 9
+    assert "in the place of the paper's CIFAR10" in rates
+    assert section(html, "mechanism").count('class="line') == 4
+    assert "under assumptions that Algorithm 1 breaks; not the weights" in section(html, "methods")
+    audits = section(html, "audits")
+    assert ("number no", "4.50 / 1.00") in cells(audits)  # above the claim of 1
+    # held against the claim for pairs, which is above the one for a record in or out
+    assert ("number yes", "1.50 / 2.15") in cells(audits)
+    assert ("number", "3.01") in cells(audits)  # nothing is claimed, nothing is judged
+    assert "0.514" in audits
+    assert "canary in out: ε ≥" in audits
+    # an attack filed alone; a bound is not rounded up, nor a claim down
+    assert ("number no", "3.25 / 1.01") in cells(audits)
+    assert "confidence 95 %" in audits
+    assert "At δ = 3.71e-05, claim and bound: digits, certified linear, canary." in audits
+    assert "Not measured on this data set." in section(html, "classes")
+    assert "an-old-audit" not in audits
+    assert "old.json: of version 0.0.1, left out" in html
+    assert "unsigned.json: without a version, left out" in html
+    assert "Every point of ours comes from a recorded run" in html
+    assert "yes, with fixed features" in section(html, "covers")
+    assert section(html, "tables").count("<details>") >= 5
+
+
+def pressed(html: str) -> list[str]:
+    """The methods that are chosen."""
+    buttons = html.split('id="method-filter"')[1].split("</div>")[0]
+    return re.findall(r'aria-pressed="true">([^<]*)<', buttons)
+
+
+def test_the_filters_work(dom):
+    html = dom("data=mnist&method=dpsgd&figure=published")
+    assert 'data-state="mnist|dpsgd|published"' in html
+    assert 'data-problems=""' in html
+    accuracy = section(html, "accuracy")
+    assert "Abadi et al. 2016" in accuracy
+    assert "Dirichlet (Algorithm 1), inception" not in accuracy
+    assert "No runs of ours for this choice." in section(html, "methods")
+    assert "As published: CIFAR10, ResNet-18" in section(html, "learning-rate")
+    assert "test accuracy, % (log of the error)" in accuracy  # figures between 90 and 99.5
+    cifar = section(dom("data=cifar10&method=dirichlet"), "accuracy")
+    assert "(log of the error)" not in cifar
+    # the paper prints no deviation at ε = 3: a band over 1 and 2, another over 4, 6 and 8
+    assert cifar.count('class="band"') == 2
+    lost = section(dom("data=dermamnist"), "classes")
+    assert ("no", "melanoma, nevi") in cells(lost)
+    assert "Accuracy hides lost classes." in lost
+    alone = dom("data=digits&method=plain")
+    assert "plain, mlp, ε = ∞: 97.00 %" in section(alone, "accuracy")
+    assert "plain, mlp" in section(alone, "methods")
+    assert "Dirichlet (Algorithm 1), mlp" not in section(alone, "methods")
+    # plain training of a recipe is its row's ε = ∞: no row of its own, and no button
+    without = dom("data=fashion-mnist&method=plain")
+    assert pressed(without) == ["Dirichlet (Algorithm 1)", "DP-SGD"]
+    assert "Dirichlet, inception, lr auto, ε = ∞: 84.20 ± 0.28 % (2 runs)" in without
+    assert pressed(alone) == ["plain"]
+    unknown = dom("data=nonsense&method=nonsense", width=400)
+    assert 'data-state="fashion-mnist|dirichlet,dpsgd,' in unknown
+    assert 'data-problems=""' in unknown
+
+
+def test_the_buttons_work(dom):
+    press = """
+      const press = (place, text) => {
+        const buttons = [...document.querySelectorAll(`#${place} button`)];
+        buttons.find((b) => b.textContent === text).click();
+      };
+      press("data-filter", "MNIST");
+      press("method-filter", "Dirichlet (Algorithm 1)");
+      press("learning-rate-source", "the paper, CIFAR10");
+    """
+    before, after = dom(), dom(script=press)
+    assert 'data-state="fashion-mnist|' in before
+    assert 'data-problems=""' in after
+    state = after.split('data-state="')[1].split('"')[0].split("|")
+    assert state[0] == "mnist"
+    assert "dirichlet" not in state[1]
+    assert "dpsgd" in state[1]
+    assert state[2] == "published"
+    assert "Abadi et al. 2016" in section(after, "accuracy")
+    assert "Dirichlet (Algorithm 1), inception" not in section(after, "accuracy")
+
+
+def test_an_empty_results_folder_still_gives_a_page(tmp_path):
+    (tmp_path / "results").mkdir()
+    done = report.write(tmp_path / "results", tmp_path / "report.html")
+    assert done == {"page": str(tmp_path / "report.html"), "runs": 0, "left_out": []}
+
+
+def test_a_missing_results_folder_is_said(tmp_path):
+    with pytest.raises(ValueError, match="there is no results folder"):
+        report.write(tmp_path / "nowhere", tmp_path / "report.html")
