@@ -6,32 +6,65 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simplexdp.loading import load_model as load_model
-    from simplexdp.plan import Plan as Plan
-    from simplexdp.plan import balanced_weights as balanced_weights
-    from simplexdp.settings import Settings as Settings
+    from simplexdp import (
+        accounting,
+        audit,
+        data,
+        features,
+        ledger,
+        linear,
+        mechanism,
+        methods,
+        models,
+        noise,
+        sampling,
+    )
+    from simplexdp.bundle import load_model
+    from simplexdp.estimator import CertifiedClassifier
+    from simplexdp.plan import Plan, balanced_weights
+    from simplexdp.settings import Settings
+    from simplexdp.statement import Statement
 
 __version__ = metadata.version("simplexdp")
 
 # Loaded when asked for, so that accounting alone does not load torch.
 _HOMES = {
-    "Plan": "plan",
-    "balanced_weights": "plan",
-    "Settings": "settings",
     "CertifiedClassifier": "estimator",
-    "load_model": "loading",
+    "Plan": "plan",
+    "Settings": "settings",
+    "Statement": "statement",
+    "balanced_weights": "plan",
+    "load_model": "bundle",
 }
 __all__ = [
     "CertifiedClassifier",
     "Plan",
     "Settings",
+    "Statement",
     "__version__",
+    "accounting",
+    "audit",
     "balanced_weights",
+    "data",
+    "features",
+    "ledger",
+    "linear",
     "load_model",
+    "mechanism",
+    "methods",
+    "models",
+    "noise",
+    "sampling",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'simplexdp' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,28 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from simplexdp import __version__, data, files, methods, progress, runs
 from simplexdp import audit as attacks
-from simplexdp import data, files, methods, progress, runs
 from simplexdp.files import check_picture, finite
-from simplexdp.ledger import Event, Ledger, identity
-from simplexdp.methods import OF_ALGORITHM_1
-from simplexdp.methods.fixed_features import OF_A_NETWORK
+from simplexdp.ledger import Ledger, identity
+from simplexdp.methods.base import OF_A_NETWORK, OPTIONAL
+from simplexdp.rounding import rounded_up
 from simplexdp.settings import DEFAULTS, Settings
-from simplexdp.statement import rounded_up
-
-# Methods on fixed features take their steps by their own rule here.
-_NOT_FIXED = (*OF_A_NETWORK, "steps")
-_NOT_FOR = {
-    "certified": _NOT_FIXED,
-    "gaussian-features": (*_NOT_FIXED, "lr"),
-}
 
 
 @dataclass(frozen=True)
 class Row:
     """One method's line of the comparison; accuracies are shares, one for each seed.
 
-    `covers_weights` is what the method's figure is about where its assumptions hold.
+    `covers_weights` is what the method's bound is about where its assumptions hold.
     """
 
     method: str
@@ -45,7 +37,7 @@ class Row:
 
     @property
     def covered(self) -> bool:
-        """Whether the figure covers the weights that these runs released."""
+        """Whether the bound covers the weights that these runs released."""
         return self.covers_weights and not self.broken_assumptions
 
     @property
@@ -60,7 +52,7 @@ class Row:
 def compare(
     settings: Settings,
     out: Path,
-    names: Sequence[str] = tuple(methods.METHODS),
+    names: Sequence[str] | None = None,
     seeds: int = 3,
     show_progress: bool = False,
     ledger: Ledger | None = None,
@@ -68,24 +60,39 @@ def compare(
     """Train every method `seeds` times, each into a run folder of its own below `out`.
 
     With a seed in the settings the runs are reproducible and not private; without one each has
-    a fresh secret seed.  Every run is counted in the ledger, so comparing five methods on
+    a fresh secret seed. Every run is counted in the ledger, so comparing five methods on
     private data costs what five trainings cost.
+
+    Args:
+        settings: What all methods are trained with, as far as they use it.
+        out: The folder for the runs.
+        names: The methods; all built-in ones unless given.
+        seeds: Trainings of each method.
+        show_progress: Whether a bar is shown.
+        ledger: What counts the runs.
+
+    Returns:
+        One row a method.
+
+    Raises:
+        ValueError: If one of the runs would be refused; then none is trained.
     """
     if seeds < 1:
         raise ValueError(f"the number of seeds is {seeds}; at least 1 is needed")
+    names = methods.names() if names is None else names
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
         raise ValueError(f"{', '.join(twice)} is named twice; name each method once")
     chosen = {name: settings_of(name, settings) for name in names}
-    for one in chosen.values():
-        methods.check_used(one)  # refuses an unknown name before anything is trained
-    for field in _NOT_FIXED:
+    for name, one in chosen.items():
+        methods.lookup(name).options(one)  # refuses before anything is trained
+    for field in sorted(OF_A_NETWORK - {"lr"}):
         asked, usual = getattr(settings, field), getattr(DEFAULTS, field)
         if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
             raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
     dataset = data.load(settings.data, **settings.data_options)
-    events = [rehearse(one, out, dataset) for one in chosen.values()]
+    prepared = [methods.prepare(one, dataset) for one in chosen.values()]
     if ledger is not None:
-        ledger.check(identity(settings.data), seeds * events)
+        ledger.check(identity(settings.data), seeds * [one.event for one in prepared])
     rows = []
     with progress.bars(show_progress) as bar:
         task = bar.add_task("comparing", total=len(names) * seeds)
@@ -116,41 +123,22 @@ def compare(
     return rows
 
 
-class _Rehearsed(Exception):
-    """A run has come to the point at which it is counted."""
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-
-
-class _Rehearsal(Ledger):
-    """Stops a run where it would be counted, and tells what it would have cost."""
-
-    def reserve(self, data: str, method: str, event: Event, *rest: Any, **named: Any) -> str:
-        raise _Rehearsed(event)
-
-
-def rehearse(settings: Settings, out: Path, dataset: data.Dataset) -> Event:
-    """What a run would cost; what it would be refused for is raised, and nothing is left of it."""
-    try:
-        methods.run(settings, out / "rehearsal", dataset=dataset, ledger=_Rehearsal(out))
-    except _Rehearsed as stopped:
-        return stopped.event
-    finally:
-        if out.is_dir() and not any(out.iterdir()):
-            out.rmdir()
-    raise AssertionError(f"{settings.method} trains without being counted")
-
-
 def settings_of(name: str, settings: Settings) -> Settings:
-    """The settings with those that this method has no use for at their defaults."""
-    unused = (*(() if name == "dirichlet" else OF_ALGORITHM_1), *_NOT_FOR.get(name, ()))
+    """Return the settings with those that this method has no use for at their defaults.
+
+    A method that trains no network takes its steps by its own rule.
+    """
+    asked = dataclasses.replace(settings, method=name)
+    method = methods.lookup(name)
+    unused = set(OPTIONAL) - method.takes(asked)
+    if not method.trains_network(asked):
+        unused.add("steps")
     usual = {field: getattr(DEFAULTS, field) for field in unused}
-    return dataclasses.replace(settings, method=name, **usual)
+    return dataclasses.replace(asked, **usual)
 
 
 def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) -> dict[str, str]:
-    """What a canary audit says of each method at this budget, by method."""
+    """Return what a canary audit says of each method at this budget, by method."""
     chosen = dataclasses.replace(settings, model=None, steps=None, batch_size=None, epochs=None)
     found = {}
     for row in rows:
@@ -161,7 +149,7 @@ def audit(settings: Settings, rows: Sequence[Row], show_progress: bool = False) 
 
 
 def to_json(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
-    """The comparison as data."""
+    """Return the comparison as data."""
     return {
         "data": settings.data,
         "epsilon": finite(settings.epsilon),
@@ -170,13 +158,13 @@ def to_json(settings: Settings, rows: Sequence[Row]) -> dict[str, Any]:
             {**dataclasses.asdict(row), "accuracy": row.mean, "deviation": row.deviation}
             for row in rows
         ],
-        "version": runs.version(),
+        "version": __version__,
         "machine": runs.machine(),
     }
 
 
 def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str:
-    """The comparison as a Markdown table."""
+    """Return the comparison as a Markdown table."""
     head = ["method", "model", "accuracy", "seconds", "ε", "accountant", "covers the weights"]
     lines = [[*head, *(["audit"] if audits else [])]]
     lines.append(["---"] * len(lines[0]))
@@ -196,7 +184,7 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
 
 
 def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
-    """Accuracy of each method; a filled bar where the figure covers the released weights."""
+    """Draw the accuracy of each method; a bar is filled where the bound covers the weights."""
     check_picture(path)
     from matplotlib.figure import Figure
 
@@ -217,7 +205,7 @@ def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
     axes.set_xlabel("test accuracy (%)")
     axes.set_title(
         f"{settings.data} at ε = {settings.epsilon:g}, δ = {rounded_up(settings.delta, 6)}\n"
-        "filled: the figure covers the released weights; hollow: it does not",
+        "filled: the bound covers the released weights; hollow: it does not",
         fontsize=10,
     )
     files.write_picture(figure, path)

@@ -1,4 +1,4 @@
-"""How does a user with arrays train a model that may be released? A scikit-learn estimator.
+"""A scikit-learn estimator of the certified method, for arrays.
 
 >>> from sklearn.datasets import load_digits
 >>> from simplexdp import CertifiedClassifier
@@ -23,12 +23,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, linear, noise
-from simplexdp.accounting.charges import marked
-from simplexdp.accounting.totals import SEED_KNOWN
+from simplexdp.claims import large_delta
 from simplexdp.data.schema import scale, to_unit
 from simplexdp.methods import certified
-from simplexdp.methods.fixed_features import noise_bits
-from simplexdp.statement import large_delta
+from simplexdp.methods._on_features import noise_bits
+from simplexdp.statement import Statement
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
@@ -124,10 +123,12 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bias_ = fitted.bias
         self.epsilon_ = cost.epsilon
         self.n_iter_ = rule.schedule.steps
-        seed_known = self.random_state is not None
-        self.event_ = marked(cost.event(), [SEED_KNOWN] if seed_known else [])
-        self.statement_ = certified.statement(feature_map, fitted, len(X), seed_known)
-        for note in large_delta(self.delta, len(X)):
+        self.event_ = cost.event()
+        coverage = certified.coverage(feature_map, rule, cost, self.random_state is not None)
+        warned = large_delta(self.delta, len(X))
+        notes = (certified.RULE_NOTE, *warned)
+        self.statement_ = Statement.of(self.event_, coverage, self.n_iter_, notes)
+        for note in warned:
             warnings.warn(note, stacklevel=2)
         return self
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import json
 import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 ANEW = "delete it and make it again"  # what to do with a file that a command makes
 
@@ -23,23 +24,22 @@ class Busy(ValueError):
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock, or raise `Busy` with these words at once; the kernel drops that of a killed one.
+    """Hold the exclusive lock `path`, or raise `Busy` with these words at once if it is taken.
 
-    The file goes with the lock.  One that was opened before it went holds nobody off, so it counts
-    only if it is still the one at `path`.
+    A killed process releases it. The file goes with the lock: filelock counts no lock on a file
+    that is gone from `path`, so whoever opened it before cannot hold others off.
     """
-    with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = os.path.samestat(path.stat(), os.fstat(handle.fileno()))
-        except (BlockingIOError, FileNotFoundError):
-            held = False
-        if not held:
-            raise Busy(busy)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise Busy(busy) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no open file; filelock removes it there
+            path.unlink()
+        lock.release()
 
 
 def expanded(path: str | Path) -> Path:

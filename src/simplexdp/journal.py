@@ -1,40 +1,70 @@
-"""How are the ledger's lines written and read, and which are damaged?
+"""Write and read the lines of a ledger's file.
 
-An append-only file with one JSON object a line. A line is on disk when `append` returns. Writers
-hold a lock, readers tolerate the torn last line that a kill can leave and say so; any other damage,
-and any line that this version does not know, is an error, never a smaller total.
+The file is append-only, with one JSON object a line. A line is on disk when `append` returns.
+Writers hold a lock; readers tolerate the torn last line that a kill can leave and say so. Any other
+damage, and any line that this version does not know, is an error, never a smaller total.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from simplexdp.accounting.charges import is_event
+from filelock import FileLock
+
 from simplexdp.accounting.inputs import check_delta, check_epsilon
+from simplexdp.accounting.totals import BROKEN
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 WEIGHTS, DRAWS, NOTHING = COVERS = ("weights", "draws", "nothing")
-# What a line of each kind holds; one with less is damaged.
-_FIELDS = {
-    "reserve": frozenset({"id", "time", "data", "method", "run", "covers", "event"}),
-    "budget": frozenset({"data", "epsilon", "delta"}),
-    "torn": frozenset(),
-}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reservation: a run, its event, what that covers, and the marks of what the run breaks."""
+
+    id: str
+    time: float
+    data: str
+    method: str
+    run: str
+    covers: str
+    event: DpEvent
+    run_id: str | None = None
+    broken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget that was set for a data set."""
+
+    data: str
+    epsilon: float
+    delta: float
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[TextIO]:
-    """The file opened for appending, made where there is none, with every other writer kept out."""
+    """Open the file for appending, made where there is none, with every other writer kept out.
+
+    The lock is a file beside it and stays there: of the same mode, so that whoever may write the
+    ledger may wait for it, and beside the file itself where `path` is a link.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file  # the lock goes with the file
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        lock = f"{path.resolve()}.lock"
+        with FileLock(lock, mode=mode, poll_interval=0.01, fallback_to_soft=False):
+            yield file
 
 
 def append(file: TextIO, record: Mapping[str, Any]) -> None:
@@ -56,17 +86,20 @@ def append(file: TextIO, record: Mapping[str, Any]) -> None:
         raise
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """The lines of the ledger, and what was odd about it.
+def read(path: Path) -> tuple[list[Entry | Budget], tuple[str, ...]]:
+    """Return the reservations and budgets of the file, and what was odd about it.
 
     A line that is no JSON is passed over only where it is a torn one: the unterminated last line,
     or one that the next writer closed and marked. Its run had not started. A last line that lacks
     nothing but its newline is counted.
+
+    Raises:
+        ValueError: A line is damaged, or of a newer version.
     """
     if not path.exists():
         return [], ()
     raw = path.read_bytes().split(b"\n")
-    last, found, notes = len(raw) - 1, [], []
+    last, records, notes = len(raw) - 1, [], []
     for number, line in enumerate(raw):
         if not line:
             continue
@@ -77,19 +110,21 @@ def read(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         if record is None and number + 1 < last and _is_mark(_parse(raw[number + 1])):
             notes.append(f"line {number + 1} was torn by a kill before its run started")
             continue
-        if not _is_known(record):
+        try:
+            known = None if _is_mark(record) else _known(record)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
                 f"line {number + 1} of the ledger {path} is damaged, or of a newer version: "
                 "restore the file from a copy, or use that version; nothing is counted from it"
-            )
+            ) from error
         if number == last:
             notes.append(f"line {number + 1} has lost the newline at its end; it is counted")
-        found.append(record)
-    return found, tuple(notes)
+        records += [] if known is None else [known]
+    return records, tuple(notes)
 
 
 def _torn(path: Path) -> bool:
-    """Whether the file ends inside a line."""
+    """Return whether the file ends inside a line."""
     with open(path, "rb") as file:
         if file.seek(0, os.SEEK_END) == 0:
             return False
@@ -98,38 +133,39 @@ def _torn(path: Path) -> bool:
 
 
 def _parse(line: bytes) -> Any:
-    """The JSON of a line, None where it is none: a part of a JSON object never is."""
+    """Return the JSON of a line; None if it is none, as no part of a JSON object is."""
     try:
         return json.loads(line)
-    except ValueError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return None
+    except (ValueError, RecursionError):  # JSON, but of too many digits or too deep
+        return False
 
 
 def _is_mark(record: Any) -> bool:
-    """Whether a line says that the one before it was torn."""
+    """Return whether a line says that the one before it was torn."""
     return isinstance(record, dict) and record.get("kind") == "torn"
 
 
-def _is_known(record: Any) -> bool:
-    """Whether a line is of a kind that this version knows, and holds all that it should."""
-    if not isinstance(record, dict) or str(record.get("kind")) not in _FIELDS:
-        return False
-    if not _FIELDS[record["kind"]] <= set(record):
-        return False
-    if record["kind"] == "torn":
-        return True
-    if record["kind"] == "budget":
-        return isinstance(record["data"], str) and _is_budget(record["epsilon"], record["delta"])
-    return (
-        isinstance(record["data"], str) and record["covers"] in COVERS and is_event(record["event"])
-    )
+def _known(record: Any) -> Entry | Budget:
+    """Return what a line says, in today's form; refuse a line that says less or something else."""
+    match record:
+        case {"kind": "budget", "data": str(data), "epsilon": epsilon, "delta": delta}:
+            check_epsilon(epsilon)  # NaN would admit every run
+            check_delta(delta)
+            return Budget(data, epsilon, delta)
+        case {"kind": "reserve", "data": str(data), "covers": str(covers), "event": dict(event)}:
+            from simplexdp.accounting.events import from_json
 
-
-def _is_budget(epsilon: Any, delta: Any) -> bool:
-    """Whether a budget is one that could have been set: NaN would admit every run."""
-    try:
-        check_epsilon(epsilon)
-        check_delta(delta)
-    except (TypeError, ValueError):
-        return False
-    return True
+            # Version 0.1.0 kept the marks in the event.
+            broken = (*record.get("broken", ()), *event.get("broken", ()))
+            if covers not in COVERS or not set(broken) <= set(BROKEN):
+                raise ValueError("unknown coverage or mark")
+            names = ("id", "time", "data", "method", "run", "covers")
+            return Entry(
+                **{name: record[name] for name in names},
+                event=from_json(event),
+                run_id=record.get("run_id"),
+                broken=broken,
+            )
+    raise ValueError("unknown kind of line")

@@ -1,14 +1,14 @@
-"""What has been spent on this data?
+"""Keep the ledger: what was spent on each data set, and the budgets that hold.
 
 A run reserves its whole cost before it starts; the reservation is on disk when `reserve` returns,
 so a killed run has been counted and a run that was not counted has not started. The file itself is
 `journal.py`'s.
 
-A figure covers either the released weights (Gaussian methods) or the draws only (Dirichlet). The
-ledger keeps these totals apart. Their composition bounds what both kinds of outputs tell together,
-which for the draws-only runs still says nothing about their weights. A run that breaks an
-assumption of its figure (a known seed, values computed from the inputs) is charged all the same;
-its event is marked, and every total says so.
+The bound of a run covers either the released weights (Gaussian methods) or the draws only
+(Dirichlet). The ledger keeps these totals apart. Their composition bounds what both kinds of
+outputs tell together, which for the draws-only runs still says nothing about their weights. A run
+that breaks an assumption of its bound (a known seed, values computed from the inputs) is charged
+all the same; its entry is marked, and every total says so.
 """
 
 from __future__ import annotations
@@ -16,29 +16,21 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simplexdp import files, journal
 from simplexdp.accounting import totals
-from simplexdp.accounting.charges import (
-    Event,
-    compose,
-    dirichlet,
-    gaussian,
-    is_event,
-    marked,
-    no_guarantee,
-    same,
-    sampled_gaussian,
-)
 from simplexdp.accounting.inputs import check_delta, check_epsilon
 from simplexdp.files import finite
-from simplexdp.journal import COVERS, DRAWS, NOTHING, WEIGHTS
+from simplexdp.journal import COVERS, DRAWS, NOTHING, WEIGHTS, Budget, Entry
 from simplexdp.progress import warn
-from simplexdp.statement import rounded_up
+from simplexdp.rounding import rounded_up
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 __all__ = [
     "DRAWS",
@@ -46,20 +38,15 @@ __all__ = [
     "WEIGHTS",
     "BudgetExceeded",
     "Entry",
-    "Event",
     "Ledger",
     "Spent",
-    "compose",
     "default_path",
     "describe",
-    "dirichlet",
-    "gaussian",
     "identity",
-    "marked",
-    "no_guarantee",
-    "sampled_gaussian",
     "summary",
 ]
+
+Line = Entry | Budget
 
 
 class BudgetExceeded(ValueError):
@@ -67,33 +54,22 @@ class BudgetExceeded(ValueError):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One reservation."""
-
-    id: str
-    time: float
-    data: str
-    method: str
-    run: str
-    covers: str
-    event: Event
-    run_id: str | None = None
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """The marks of the assumptions that the run breaks."""
-        return totals.marks(self.event)
-
-
-@dataclass(frozen=True)
 class Spent:
     """What the entries of a data set cost at one δ.
 
-    `weights` composes the runs whose figure covers their weights, `draws` those whose figure
-    covers draws only, `together` both. `uncovered` counts the runs whose released weights no
-    figure here covers, be it for an assumption that they break; `broken` counts the runs that break
-    one, by its mark; `accountants` names for each of the three totals what composed it,
-    `caveats` what they rest on; `notes` reports what was odd about the file.
+    Attributes:
+        data: The data set.
+        delta: The δ of the totals.
+        weights: ε of the runs whose bound covers their weights.
+        draws: ε of the runs whose bound covers draws only.
+        together: ε of all runs.
+        runs: Number of runs.
+        uncovered: Runs whose released weights are not covered, be it for a broken assumption.
+        broken: Runs that break an assumption, by its mark.
+        budget: The (ε, δ) that holds, None if none was set.
+        accountants: What composed each of the three totals.
+        caveats: What the totals rest on.
+        notes: What was odd about the file.
     """
 
     data: str
@@ -111,7 +87,7 @@ class Spent:
 
 
 def identity(data: str) -> str:
-    """The name under which a data set is kept: a known set's own, or the full path of a file.
+    """Return the name that data are kept under: a known set's own, or the full path of a file.
 
     A folder with train/ and test/ inside goes by its train/, whose records are the ones trained on.
     """
@@ -122,19 +98,23 @@ def identity(data: str) -> str:
 
 
 def default_path() -> Path:
-    """SIMPLEXDP_LEDGER if set, else ~/.simplexdp/ledger.jsonl."""
+    """Return SIMPLEXDP_LEDGER if set, else ~/.simplexdp/ledger.jsonl."""
     chosen = os.environ.get("SIMPLEXDP_LEDGER")
     return Path(chosen) if chosen else files.expanded("~/.simplexdp/ledger.jsonl")
 
 
 class Ledger:
-    """The append-only file at `path`; made when first written to."""
+    """A ledger in an append-only file, which is made when first written to.
+
+    Args:
+        path: The file.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def set_budget(self, data: str, epsilon: float, delta: float) -> None:
-        """From now on refuse runs that take `data` above (ε, δ). The latest budget holds."""
+        """Refuse from now on runs that take `data` above (ε, δ); the latest budget holds."""
         check_epsilon(epsilon)
         check_delta(delta)
         with journal.locked(self.path) as file:
@@ -147,58 +127,64 @@ class Ledger:
         self,
         data: str,
         method: str,
-        event: Event,
+        event: DpEvent,
         run: str,
         covers: str,
         *,
         run_id: str | None = None,
+        broken: Sequence[str] = (),
     ) -> str:
         """Count a run before it starts, and return its entry's id.
 
-        `data` is a known set's name, the path of a file or folder, or a label of the user's own.
-        Refuses with `BudgetExceeded` where the total with this run would be above the data set's
-        budget. With a `run_id`, a reservation of that run with the same event is found again and
-        not counted twice; `run` only says where it is, and another run may be there later. What
-        a budget does not bound about the run that it admits is said on standard error.
+        What a budget does not bound about the run that it admits is said on standard error.
+
+        Args:
+            data: A known set's name, the path of a file or folder, or a label of the user's own.
+            method: The method's name.
+            event: What the run is charged, made by `simplexdp.accounting.events`.
+            run: Where the run is; another run may be there later.
+            covers: What the bound is about, "weights", "draws" or "nothing".
+            run_id: A reservation of this run with the same event is found again, not made twice.
+            broken: Marks of the assumptions that the run breaks (`accounting.totals.BROKEN`).
+
+        Raises:
+            BudgetExceeded: The total with this run would be above the data set's budget.
+            ValueError: The event is unknown, or cannot cover what it is said to.
         """
-        said: tuple[str, ...] = ()
-        if covers not in COVERS:
-            raise ValueError(f"covers is weights, draws or nothing, got {covers!r}")
-        if event["type"] == "dirichlet" and covers == WEIGHTS:
-            raise ValueError("a Dirichlet figure covers the draws, never the released weights")
-        if not is_event(event):
-            raise ValueError(
-                f"the ledger does not know an event of type {event['type']!r} with these entries; "
-                "make it with the functions of this module"
-            )
+        record = _checked(event, covers, broken)
         with journal.locked(self.path) as file:
             lines, _ = journal.read(self.path)
             data = _full(lines, data)
             entries = _entries(lines, data)
             for entry in entries if run_id is not None else ():
-                if (entry.run_id, entry.method) == (run_id, method) and same(entry.event, event):
+                if (entry.run_id, entry.method, entry.event) == (run_id, method, event):
                     return entry.id
+            said: tuple[str, ...] = ()
             budget = _budget(lines, data)
             if budget is not None:
                 _check(entries, [event], data, budget)
-                said = totals.accepted(data, covers == DRAWS, totals.marks(event))
-            record = {
-                "kind": "reserve",
-                "id": secrets.token_hex(8),
-                "data": data,
-                "method": method,
-                "run": run,
-                "run_id": run_id,
-                "covers": covers,
-                "event": event,
-            }
-            journal.append(file, record)
+                said = totals.accepted(data, covers == DRAWS, broken)
+            entry_id = secrets.token_hex(8)
+            journal.append(
+                file,
+                {
+                    "kind": "reserve",
+                    "id": entry_id,
+                    "data": data,
+                    "method": method,
+                    "run": run,
+                    "run_id": run_id,
+                    "covers": covers,
+                    "event": record,
+                    "broken": list(broken),
+                },
+            )
         for sentence in said:
             warn(sentence)
-        return str(record["id"])
+        return entry_id
 
-    def check(self, data: str, events: list[Event]) -> None:
-        """Refuse with `BudgetExceeded` where these runs together would be above the budget."""
+    def check(self, data: str, events: Sequence[DpEvent]) -> None:
+        """Refuse with `BudgetExceeded` runs that together would be above the budget."""
         lines, _ = journal.read(self.path)
         data = _full(lines, data)
         budget = _budget(lines, data)
@@ -206,52 +192,79 @@ class Ledger:
             _check(_entries(lines, data), events, data, budget)
 
     def entries(self, data: str | None = None) -> list[Entry]:
-        """The reservations, of one data set or of all."""
+        """Return the reservations, of one data set or of all."""
         return _entries(journal.read(self.path)[0], data)
 
     def data_sets(self) -> list[str]:
-        """The data sets the ledger knows, in order of their first line."""
+        """Return the data sets the ledger knows, in order of their first line."""
         lines = journal.read(self.path)[0]
-        return list({_key(line["data"]): line["data"] for line in lines if "data" in line}.values())
+        return list({_key(line.data): line.data for line in lines}.values())
 
     def knows(self, data: str) -> bool:
-        """Whether a line of the ledger is about this data set, under any name of it."""
+        """Return whether a line of the ledger is about this data set, under any name of it."""
         return bool(_about(journal.read(self.path)[0], data))
 
     def budget(self, data: str) -> tuple[float, float] | None:
-        """The (ε, δ) that holds for a data set, None if none was set."""
+        """Return the (ε, δ) that holds for a data set, None if none was set."""
         return _budget(journal.read(self.path)[0], data)
 
     def spent(self, data: str, delta: float) -> Spent:
-        """What the runs on a data set cost so far, at this δ."""
+        """Return what the runs on a data set cost so far, at this δ."""
+        from simplexdp.accounting.events import compose
+
         lines, notes = journal.read(self.path)
         entries = _entries(lines, data)
         kinds = {kind: [e.event for e in entries if e.covers == kind] for kind in (WEIGHTS, DRAWS)}
         kinds["together"] = [entry.event for entry in entries]
         budget = _budget(lines, data)
+        epsilon = {kind: compose(events, delta) for kind, events in kinds.items()}
         return Spent(
             data=data,
             delta=delta,
-            weights=compose(kinds[WEIGHTS], delta),
-            draws=compose(kinds[DRAWS], delta),
-            together=compose(kinds["together"], delta),
+            **epsilon,
             runs=len(entries),
             uncovered=sum(entry.covers != WEIGHTS or bool(entry.broken) for entry in entries),
-            broken=totals.broken(kinds["together"]),
+            broken=totals.broken(entries),
             budget=budget,
             accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
             caveats=(
-                *totals.caveats(kinds["together"], kinds[DRAWS]),
+                *totals.caveats(entries),
                 *(totals.unbounded(len(kinds[DRAWS])) if budget is not None else ()),
             ),
             notes=notes,
         )
 
 
+def _checked(event: DpEvent, covers: str, broken: Sequence[str]) -> dict[str, Any]:
+    """Return the event as JSON; refuse one that the ledger does not know or that contradicts."""
+    from dp_accounting import NonPrivateDpEvent
+
+    from simplexdp.accounting.events import DirichletDpEvent, mechanism_of, steps_of, to_json
+
+    if covers not in COVERS:
+        raise ValueError(f"covers is weights, draws or nothing, got {covers!r}")
+    unknown = set(broken) - set(totals.BROKEN)
+    if isinstance(broken, str) or unknown:
+        known = ", ".join(totals.BROKEN)
+        raise ValueError(f"broken is a list of marks out of {known}, got {broken!r}")
+    record = to_json(event)
+    kinds = {type(mechanism_of(step)) for step, _ in steps_of(event)}
+    if DirichletDpEvent in kinds and covers == WEIGHTS:
+        raise ValueError("the bound of a Dirichlet event covers draws, never the released weights")
+    if (NonPrivateDpEvent in kinds) != (covers == NOTHING):
+        raise ValueError(
+            f"an event {'without' if NonPrivateDpEvent in kinds else 'with'} a guarantee does not "
+            f"cover {covers}; only a run without one covers nothing"
+        )
+    return record
+
+
 def _check(
-    entries: list[Entry], events: list[Event], data: str, budget: tuple[float, float]
+    entries: Sequence[Entry], events: Sequence[DpEvent], data: str, budget: tuple[float, float]
 ) -> None:
     """Refuse runs that would take the total above the budget."""
+    from simplexdp.accounting.events import compose
+
     epsilon, delta = budget
     past = [entry.event for entry in entries]
     total = compose([*past, *events], delta)
@@ -271,7 +284,7 @@ def _check(
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name stands for a file or folder, and not for a known set or a label."""
+    """Return whether a name stands for a file or folder, and not for a known set or a label."""
     from simplexdp.data import names
 
     if not name or name in names():
@@ -280,15 +293,15 @@ def _is_path(name: str) -> bool:
     return written_as_one or Path(name).exists()
 
 
-def _full(lines: list[dict[str, Any]], data: str) -> str:
-    """The name to keep data under: a path in full, so that a budget set for it binds everywhere.
+def _full(lines: Sequence[Line], data: str) -> str:
+    """Return the name to keep data under: a path in full, so that its budget binds everywhere.
 
     A bare name with no file here, where the ledger has a path that ends so, is refused: it would
     be counted as other data.
     """
     if _is_path(data):
         return data if os.path.isabs(data) else identity(data)
-    paths = {line["data"] for line in lines if os.path.isabs(line.get("data", ""))}
+    paths = {line.data for line in lines if os.path.isabs(line.data)}
     alike = sorted(path for path in paths if Path(_key(path)).name == Path(data).name)
     if alike:
         raise ValueError(
@@ -299,7 +312,7 @@ def _full(lines: list[dict[str, Any]], data: str) -> str:
 
 
 def _key(name: str) -> str:
-    """What all names of the same records share.
+    """Return what all names of the same records share.
 
     A folder with train/ and test/ inside was once kept under its own path, and goes by its train/
     now. The path with and without train/ is one, also where the folder is gone.
@@ -307,37 +320,25 @@ def _key(name: str) -> str:
     return identity(name).removesuffix(os.sep + "train") if _is_path(name) else name
 
 
-def _about(lines: list[dict[str, Any]], data: str) -> list[dict[str, Any]]:
-    """The lines about a data set, under any name of it."""
+def _about(lines: Sequence[Line], data: str) -> list[Line]:
+    """Return the lines about a data set, under any name of it."""
     key = _key(data)
-    names = {name for name in {line.get("data", "") for line in lines} if _key(name) == key}
-    return [line for line in lines if line.get("data") in names]
+    names = {name for name in {line.data for line in lines} if _key(name) == key}
+    return [line for line in lines if line.data in names]
 
 
-def _entries(lines: list[dict[str, Any]], data: str | None) -> list[Entry]:
-    return [
-        Entry(
-            line["id"],
-            line["time"],
-            line["data"],
-            line["method"],
-            line["run"],
-            line["covers"],
-            line["event"],
-            line.get("run_id"),
-        )
-        for line in (lines if data is None else _about(lines, data))
-        if line["kind"] == "reserve"
-    ]
+def _entries(lines: Sequence[Line], data: str | None) -> list[Entry]:
+    lines = lines if data is None else _about(lines, data)
+    return [line for line in lines if isinstance(line, Entry)]
 
 
-def _budget(lines: list[dict[str, Any]], data: str) -> tuple[float, float] | None:
-    found = [line for line in _about(lines, data) if line["kind"] == "budget"]
-    return (found[-1]["epsilon"], found[-1]["delta"]) if found else None
+def _budget(lines: Sequence[Line], data: str) -> tuple[float, float] | None:
+    set_so_far = [line for line in _about(lines, data) if isinstance(line, Budget)]
+    return (set_so_far[-1].epsilon, set_so_far[-1].delta) if set_so_far else None
 
 
 def summary(spent: Spent) -> dict[str, Any]:
-    """A total as JSON; infinite figures are null, as JSON has no infinity."""
+    """Return a total as JSON; an infinite ε is null, as JSON has no infinity."""
     return {
         "data": spent.data,
         "delta": spent.delta,
@@ -358,7 +359,7 @@ def summary(spent: Spent) -> dict[str, Any]:
 
 
 def describe(spent: Spent) -> list[str]:
-    """A total in sentences for a person."""
+    """Return a total in sentences for a person."""
 
     def total(epsilon: float, kind: str) -> str:
         by = spent.accountants[kind]
@@ -374,7 +375,7 @@ def describe(spent: Spent) -> list[str]:
         *(f"  {caveat}" for caveat in spent.caveats),
     ]
     if spent.uncovered:
-        lines.append(f"  no figure covers the released weights of {spent.uncovered} of them")
+        lines.append(f"  no bound covers the released weights of {spent.uncovered} of them")
     if spent.budget is not None:
         lines.append(f"  budget: epsilon = {spent.budget[0]:g} at delta = {spent.budget[1]:g}")
     return lines + [f"  note: {note}" for note in spent.notes]

@@ -1,4 +1,4 @@
-"""Which parameters go together?  A plan fixes them once and hands out sampler, loss and figure.
+"""A privacy plan: r calibrated to a budget once, with the matching sampler, loss and claim.
 
     plan = Plan(epsilon=1.0, delta=1e-5, records=len(labels), batch_size=250, steps=9600)
     optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate())
@@ -16,9 +16,10 @@ is refused. That the draws of a step are of different records, one each, is up t
 
 from __future__ import annotations
 
+import html
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,9 +28,18 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from simplexdp import accounting, distributed, mechanism, sampling
-from simplexdp.accounting.charges import Event, dirichlet, marked
-from simplexdp.accounting.totals import SEED_KNOWN
+from simplexdp.accounting import events
+from simplexdp.accounting.totals import COUPLED
 from simplexdp.batches import Data, gather
+from simplexdp.claims import (
+    DRAWS,
+    LABELS_ARE_PUBLIC,
+    Assumption,
+    Coverage,
+    common_assumptions,
+    large_delta,
+)
+from simplexdp.rounding import rounded_down, rounded_up
 from simplexdp.schedule import (
     EFFECTIVE_LEARNING_RATE,
     LEAST_USEFUL_R,
@@ -39,13 +49,16 @@ from simplexdp.schedule import (
     schedule,
 )
 from simplexdp.settings import OPTIMIZERS
-from simplexdp.statement import (
-    WEIGHTS_NOT_COVERED,
-    Assumption,
-    Statement,
-    common_assumptions,
-    large_delta,
-    rounded_up,
+from simplexdp.statement import Statement
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+WEIGHTS_NOT_COVERED = (
+    "The released weights.  Back-propagation is not post-processing of the draws: the gradient "
+    "contains the derivative of the logits with respect to the weights, which is evaluated at "
+    "the raw input.  In a linear first layer the input is exactly the ratio of the weight "
+    "gradient to the bias gradient, whatever r is."
 )
 
 # What was calibrated together stays together.
@@ -245,62 +258,107 @@ class Plan:
         )
         return cost.epsilon
 
-    def event(self) -> Event:
-        """What all steps of the plan are charged in a ledger (`Ledger.reserve`)."""
-        participation = accounting.lookup(self.accountant).participation
-        event = dirichlet(self.r, self.alpha, self.sample_rate, self.steps, participation)
-        return marked(event, [SEED_KNOWN] if self.seed_known else [])
+    def event(self) -> DpEvent:
+        """Return what all steps of the plan are charged in a ledger (`Ledger.reserve`)."""
+        return self._event(self.steps)
 
-    def statement(
+    def _event(self, steps: int) -> DpEvent:
+        participation = accounting.lookup(self.accountant).participation
+        return events.dirichlet(self.r, self.alpha, self.sample_rate, steps, participation)
+
+    def _bound(self, event: DpEvent) -> float:
+        """Return ε of an event of this plan's own, by its accountant."""
+        steps = getattr(event, "count", 0)
+        if steps and event != self._event(steps):
+            raise ValueError("the event is not this plan's; its bound is not known here")
+        return self.epsilon_spent(steps)
+
+    def coverage(
         self,
         *,
         separate: bool | None = None,
-        computed_from_data: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
-    ) -> Statement:
-        """What may be claimed after the steps so far.
+        computed_from_data: Sequence[str] = (),
+        poisson: bool | None = None,
+    ) -> Coverage:
+        """Return what the bound of this plan's events covers.
 
-        `separate` says whether a record's softmax output depends on that record alone; None where
-        it is not known.
+        Args:
+            separate: Whether a record's softmax output depends on that record alone; None where
+                it is not known.
+            computed_from_data: What was computed from the private inputs before the training.
+            poisson: Whether all batches are Poisson samples; as seen so far unless given.
         """
         accountant = accounting.ACCOUNTANTS[self.accountant]
+        poisson = self._all_poisson if poisson is None else poisson
         holds = {
             accounting.THROUGH_DRAWS: False,  # Algorithm 1 back-propagates through raw inputs
-            accounting.POISSON: True if self._all_poisson else None,
+            accounting.POISSON: True if poisson else None,
             accounting.SECRET_BATCHES: False if self.seed_known else None,
             accounting.SEPARATE: separate,
         }
-        assumptions = (
-            *(Assumption(text, holds.get(text)) for text in accountant.assumptions_at(self.alpha)),
-            *common_assumptions(self.seed_known, computed_from_data),
-        )
-        return Statement(
+        marks = {accounting.SEPARATE: COUPLED}
+        return Coverage(
             method="dirichlet (Algorithm 1)",
+            covers=DRAWS,
+            accountant=accountant.title,
+            epsilon=self._bound,
+            delta=self.delta,
+            relation=accountant.relation,
+            sampling=("" if poisson else "not seen; the bound is for ")
+            + f"Poisson, rate {self.batch_size}/{self.records}",
+            covered=("the sequence of Dirichlet draws, if every assumption below held",),
+            not_covered=(
+                WEIGHTS_NOT_COVERED,
+                "Predictions of the trained model, its checkpoints and its test accuracy.",
+                LABELS_ARE_PUBLIC,
+            ),
+            assumptions=(
+                *(
+                    Assumption(text, holds.get(text), marks.get(text, ""))
+                    for text in accountant.assumptions_at(self.alpha)
+                ),
+                *common_assumptions(self.seed_known, computed_from_data),
+            ),
             mechanism={
                 "name": "Dirichlet",
                 "r": self.r,
                 "alpha": self.alpha,
                 "estimator": self.estimator,
             },
-            epsilon=self.epsilon_spent(),
-            delta=self.delta,
-            accountant=accountant.title,
-            relation=accountant.relation,
-            sampling=("" if self._all_poisson else "not seen; the figure is for ")
-            + f"Poisson, rate {self.batch_size}/{self.records}",
-            steps=self.steps_done,
-            covers_draws=all(assumption.holds is not False for assumption in assumptions),
-            covers_weights=False,
-            covers=("the sequence of Dirichlet draws, if every assumption below held",),
-            does_not_cover=(
-                WEIGHTS_NOT_COVERED,
-                "Predictions of the trained model, its checkpoints and its test accuracy.",
-                "Any use of the labels, the number of records or the class counts: "
-                "these are public.",
-            ),
-            assumptions=assumptions,
-            notes=(*notes, *large_delta(self.delta, self.records)),
         )
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what a statement says beside the claim."""
+        return large_delta(self.delta, self.records)
+
+    def statement(
+        self,
+        *,
+        separate: bool | None = None,
+        computed_from_data: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> Statement:
+        """Return what may be claimed after the steps so far.
+
+        Args:
+            separate: Whether a record's softmax output depends on that record alone; None where
+                it is not known.
+            computed_from_data: What was computed from the private inputs before the training.
+            notes: Sentences to add.
+        """
+        done = self._event(self.steps_done) if self.steps_done else events.nothing()
+        coverage = self.coverage(separate=separate, computed_from_data=computed_from_data)
+        return Statement.of(done, coverage, self.steps_done, (*notes, *self.notes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: ε = {rounded_up(self.epsilon)}, δ = {self.delta:g} ({self.accountant}), "
+            f"r = {rounded_down(self.r)}, {self.steps_done} of {self.steps} steps, "
+            f"batches of {self.batch_size} of {self.records} records>"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>Plan</b> {html.escape(repr(self)[6:-1])}</p>"
 
 
 class PrivateLoss:

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from simplexdp.statement import rounded_up
+from simplexdp.rounding import rounded_up
 
 
 def warn(message: str) -> None:

@@ -1,4 +1,4 @@
-"""What was asked for?  One frozen record of everything that determines a training run."""
+"""Settings: one frozen record of everything that determines a training run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from simplexdp.accounting import ACCOUNTANTS
+
 # Where a run is computed and how often it is looked at does not change what it is.
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
 MOST = {"threads": 1024, "workers": 1024, "lr": 1e30}  # more makes torch crash
@@ -17,29 +19,51 @@ ADAPTIVE = ("adam", "adamw", "rmsprop")
 OPTIMIZERS = ("sgd", "momentum", *ADAPTIVE)
 
 
+def _setting(default: Any, help: str) -> Any:
+    """Declare a field that the command line offers as an option, with its help text."""
+    return field(default=default, metadata={"help": help})
+
+
+def _default_method() -> str:
+    from simplexdp import methods
+
+    return methods.DEFAULT
+
+
 @dataclass(frozen=True)
 class Settings:
-    """A training run, as asked for; `None` means "chosen by rule"."""
+    """A training run, as asked for; `None` means "chosen by rule".
 
-    data: str = "digits"
-    method: str = "dirichlet"
-    model: str | None = None
-    norm: str = "group"
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    alpha: float = 3.0
-    batch_size: int | None = None
-    steps: int | None = None
-    epochs: float | None = None
-    lr: float | None = None
-    optimizer: str = "sgd"
-    accountant: str = "theorem1"
-    estimator: str = "marginal"
-    augment: tuple[str, ...] = ()
-    seed: int | None = None
-    device: str = "cpu"
-    threads: int | None = None
-    workers: int = 0
+    The command line offers every field that has a help text.
+    """
+
+    data: str = _setting("digits", "A data set's name, or a path to your own; digits unless given.")
+    method: str = field(
+        default_factory=_default_method,
+        metadata={
+            "help": "A method's name (see `simplexdp methods`), or package.module:OBJECT; unless "
+            "given the paper's, whose ε does NOT cover the weights."
+        },
+    )
+    model: str | None = _setting(None, "A network's name, or package.module:factory.")
+    norm: str = _setting("group", "Normalisation: group, batch or none.")
+    epsilon: float = _setting(1.0, "Budget ε; 1 unless given.")
+    delta: float = _setting(1e-5, "Budget δ; 1e-5 unless given.")
+    alpha: float = _setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
+    batch_size: int | None = _setting(None, "Expected records in a batch.")
+    steps: int | None = _setting(None, "Number of steps.")
+    epochs: float | None = _setting(None, "Passes over the data, for steps.")
+    lr: float | None = _setting(None, "Learning rate, or auto: by rule.")
+    optimizer: str = _setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
+    accountant: str = _setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
+    estimator: str = _setting("marginal", "Gradient estimator: marginal or full.")
+    augment: tuple[str, ...] = _setting(
+        (), "Augmentations, as random_crop,horizontal_flip; or none."
+    )
+    seed: int | None = _setting(None, "Reproducible, and then NOT private: the seed is known.")
+    device: str = _setting("cpu", "cpu, cuda, …; cpu unless given.")
+    threads: int | None = _setting(None, "CPU threads.")
+    workers: int = _setting(0, "Threads that prepare batches ahead; none unless given.")
     evaluations: int = 20
     data_options: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +97,7 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}; give at most {most:g}")
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; `from_json` is its inverse."""
+        """Return a JSON-ready dictionary; `from_json` is its inverse."""
         record = dataclasses.asdict(self)
         record["augment"] = list(self.augment)
         if math.isinf(self.epsilon):
@@ -98,11 +122,11 @@ class Settings:
         except TypeError as error:  # text in the place of a number, and the like
             raise ValueError("the configuration is damaged or was edited") from error
 
-    def key(self, version: str) -> str:
-        """A short name for exactly this configuration under this version of the package."""
+    def key(self, revision: int) -> str:
+        """Return a short name for exactly this configuration under a revision of its method."""
         record = {k: v for k, v in self.to_json().items() if k not in NOT_PART_OF_A_RUN}
         record["data_options"] = {k: v for k, v in self.data_options.items() if k != "data_dir"}
-        text = json.dumps({"version": version, **record}, sort_keys=True)
+        text = json.dumps({"revision": revision, **record}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,46 +1,38 @@
-"""How does a Dirichlet run compose with other mechanisms in one ledger?
+"""Provide the events that a run is charged, their composition and their JSON form.
 
-dp-accounting describes a mechanism as a `DpEvent` and composes events in a `PrivacyAccountant`.
-Here are the events of this mechanism and the accountant that understands them beside
-dp-accounting's own:
+An event is a `DpEvent` of dp-accounting's. Beside its own there are two of the Dirichlet mechanism:
 
     DirichletDpEvent(r, alpha)                                a draw from every record
     PoissonSampledDpEvent(q, DirichletDpEvent(r, alpha))      a Poisson batch, participation hidden
     VisiblySampledDpEvent(q, DirichletDpEvent(r, alpha))      a batch, participation visible
+
+Importing this module loads dp-accounting, which takes a second; whoever may do without imports it
+where it is used.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attr
-import dp_accounting
-from dp_accounting import NeighboringRelation
-from dp_accounting.pld import PLDAccountant
-
-from simplexdp.accounting import rounding
-from simplexdp.accounting.composed import (
-    HIDDEN,
-    VISIBLE,
-    Step,
-    grid,
-    masses_of,
-    step_distribution,
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    NonPrivateDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
 )
-from simplexdp.accounting.inputs import check_delta, check_r, check_schedule
-from simplexdp.accounting.loss_distribution import loss_range
 
-_CONTAINERS = (
-    dp_accounting.SelfComposedDpEvent,
-    dp_accounting.ComposedDpEvent,
-    dp_accounting.NoOpDpEvent,
-    dp_accounting.NonPrivateDpEvent,
-)
+from simplexdp.accounting.gaussian import composed_mu, gaussian_epsilon
+from simplexdp.accounting.inputs import check_delta, check_r, check_schedule, check_steps
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class DirichletDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
+class DirichletDpEvent(DpEvent):  # type: ignore[misc]
     """One draw from Dir(r·g(x) + α·1) for every record, at parameters free of the records."""
 
     r: float
@@ -48,183 +40,248 @@ class DirichletDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class VisiblySampledDpEvent(dp_accounting.DpEvent):  # type: ignore[misc]
-    """Each record takes part with probability q, and it is visible which ones do."""
+class VisiblySampledDpEvent(DpEvent):  # type: ignore[misc]
+    """An event in which each record takes part with probability q, and it is visible which do."""
 
     sampling_probability: float
-    event: dp_accounting.DpEvent
+    event: DpEvent
 
 
-def dirichlet_event(
-    r: float, alpha: float, sample_rate: float, steps: int, participation: str = HIDDEN
-) -> Any:
-    """A whole run of Algorithm 1's draws as one event."""
-    check_r(r, alpha)
-    check_schedule(sample_rate, steps)
-    draw = DirichletDpEvent(r, alpha)
-    sampled = (
-        dp_accounting.PoissonSampledDpEvent(sample_rate, draw)
-        if participation == HIDDEN
-        else VisiblySampledDpEvent(sample_rate, draw)
+_KNOWN: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        ComposedDpEvent,
+        DirichletDpEvent,
+        GaussianDpEvent,
+        NonPrivateDpEvent,
+        PoissonSampledDpEvent,
+        SelfComposedDpEvent,
+        VisiblySampledDpEvent,
     )
-    return dp_accounting.SelfComposedDpEvent(sampled, steps)
+}
 
 
-def _step_of(event: Any) -> Step | None:
-    """The step an event stands for, None if it is not one of this mechanism's."""
-    if isinstance(event, DirichletDpEvent):
-        return Step(VISIBLE, 1.0, event.r, event.alpha)
-    inner = getattr(event, "event", None)
-    if isinstance(inner, DirichletDpEvent):
-        if isinstance(event, dp_accounting.PoissonSampledDpEvent):
-            return Step(HIDDEN, event.sampling_probability, inner.r, inner.alpha)
-        if isinstance(event, VisiblySampledDpEvent):
-            return Step(VISIBLE, event.sampling_probability, inner.r, inner.alpha)
-    return None
+def dirichlet(
+    r: float, alpha: float, sample_rate: float, steps: int, participation: str = "hidden"
+) -> DpEvent:
+    """Return the event of a run of Algorithm 1: its draws, not its weights.
 
+    Args:
+        r: Scale of the mechanism, between 0 and `alpha`.
+        alpha: Concentration of the mechanism.
+        sample_rate: Probability with which a record enters a batch.
+        steps: Number of batches.
+        participation: "hidden", or "visible" if it may be known who was in which batch.
 
-def _refusal(step: Step, relation: NeighboringRelation) -> str | None:
-    """Why a step has no theorem under a relation; None if it has one."""
-    if not 0 < step.r < step.alpha:
-        return f"r must lie strictly between 0 and alpha = {step.alpha}, got {step.r}"
-    if not 0 < step.sample_rate <= 1 or (step.participation == HIDDEN and step.sample_rate == 1):
-        return f"the sampling probability must lie strictly between 0 and 1, got {step.sample_rate}"
-    if step.participation == HIDDEN and relation == NeighboringRelation.REPLACE_ONE:
-        return (
-            "amplification of the Dirichlet mechanism by hidden sampling has no theorem under "
-            "REPLACE_ONE; use REPLACE_SPECIAL (zero-out) or ADD_OR_REMOVE_ONE with a dummy draw"
-        )
-    if step.participation == VISIBLE and relation == NeighboringRelation.ADD_OR_REMOVE_ONE:
-        return (
-            "a draw that is visibly there or not tells a record's presence; under "
-            "ADD_OR_REMOVE_ONE it has no finite bound, use REPLACE_ONE or REPLACE_SPECIAL"
-        )
-    return None
-
-
-class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
-    """dp-accounting's PLD accountant, with the events of the Dirichlet mechanism.
-
-    Formal guarantee
-        The figure bounds the composition of all events under the neighbouring relation. For
-        Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
-        means that the null record emits the draw of some fixed softmax output, and dominance of
-        the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
-        not below, where scans found no counterexample (docs/dominance.md). Every rounding to the
-        grid and truncation is pessimistic; what floating point may have moved is estimated
-        (rounding.py) and set aside from δ, and a figure is refused where that is more than a tenth
-        of δ. Events must have been fixed before the first result was seen; if later ones are chosen
-        by earlier results, the composition is fully adaptive and the figure is no bound.
+    Raises:
+        ValueError: A parameter is outside its range.
     """
-
-    _pld: Any
-
-    def __init__(
-        self,
-        neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_SPECIAL,
-        value_discretization_interval: float = 1e-4,
-        delta: float = 1e-6,
-    ) -> None:
-        super().__init__(neighboring_relation, value_discretization_interval)
-        check_delta(delta)
-        self._smallest_delta = delta
-        self._interval = value_discretization_interval
-        self._allowance = 0.0
-        self._steps = 0
-
-    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
-        step = _step_of(event)
-        if step is None:
-            return self._maybe_compose_other(event, count, do_compose)
-        reason = _refusal(step, self.neighboring_relation)
-        if reason is not None:
-            return self.CompositionErrorDetails(invalid_event=event, error_message=reason)
-        if do_compose and step.sample_rate > 0:
-            rounding.check(
-                self._allowance + rounding.least(count), self._smallest_delta, self._steps + count
-            )
-            tail = 1e-3 * self._smallest_delta
-            low, high = loss_range(
-                tail / count,
-                step.sample_rate if step.participation == HIDDEN else 1.0 - 1e-16,
-                step.r,
-                step.alpha,
-            )
-            single = step_distribution(step, self._interval, low, high)
-            self._allowance += rounding.incomplete_beta(count, step.alpha)
-            self._add(single.self_compose(count, tail), count, single._pmf_remove.size, tail)
-        return None
-
-    def _maybe_compose_other(self, event: Any, count: int, do_compose: bool) -> Any:
-        """An event of dp-accounting's own, composed apart so that its rounding can be seen."""
-        if not do_compose or isinstance(event, _CONTAINERS):
-            return super()._maybe_compose(event, count, do_compose)
-        alone = PLDAccountant(self.neighboring_relation, self._interval)
-        alone.compose(event, count)
-        if math.isinf(alone.get_epsilon(0.5)):
-            self._contains_non_dp_event = True
-            return None
-        # Full-batch Gaussian steps are one Gaussian in closed form, not a transform.
-        steps = 1 if isinstance(event, dp_accounting.GaussianDpEvent) else count
-        self._add(alone._pld, steps, 0, 0.0)
-        return None
-
-    def _add(self, new: Any, steps: int, length: int, tail: float) -> None:
-        """Compose T steps' distribution with the rest, and set aside what rounding may move."""
-        self._allowance += max(
-            rounding.self_composition(steps, masses_of(pmf), length)
-            + rounding.composition(masses_of(pmf), masses_of(rest))
-            for pmf, rest in (
-                (new._pmf_remove, self._pld._pmf_remove),
-                (new._pmf_add, self._pld._pmf_add),
-            )
-        )
-        self._steps += steps
-        self._pld = self._pld.compose(new, tail)
-
-    def get_epsilon(self, target_delta: float) -> float:
-        """ε at this δ less the allowance; refused below the δ the accountant was made for."""
-        if target_delta < self._smallest_delta:
-            raise ValueError(
-                f"this accountant was made for delta of at least {self._smallest_delta:g}, "
-                f"got {target_delta:g}; make one with a smaller delta"
-            )
-        rounding.check(self._allowance, target_delta, self._steps)
-        return float(super().get_epsilon(target_delta - self._allowance))
-
-    def get_delta(self, target_epsilon: float) -> float:
-        """δ at this ε, the allowance added."""
-        return min(1.0, float(super().get_delta(target_epsilon)) + self._allowance)
+    if participation not in ("hidden", "visible"):
+        raise ValueError(f"participation is hidden or visible, got {participation!r}")
+    sampled = PoissonSampledDpEvent if participation == "hidden" else VisiblySampledDpEvent
+    return _repeated(sampled(sample_rate, DirichletDpEvent(r, alpha)), steps)
 
 
-def suggested_interval(events: list[Any], delta: float) -> float:
-    """A grid fine enough for every Dirichlet event of the list, 1e-4 if there is none."""
-    intervals = [1e-4]
-    for event in events:
-        inner, count = event, 1
-        while isinstance(inner, dp_accounting.SelfComposedDpEvent):
-            inner, count = inner.event, count * inner.count
-        step = _step_of(inner)
-        if step is not None:
-            intervals.append(grid(step, count, delta, 16.0)[0])
-    return max(min(intervals), 2e-6)
+def gaussian(noise_multiplier: float, steps: int = 1) -> DpEvent:
+    """Return the event of full-batch Gaussian releases.
+
+    Args:
+        noise_multiplier: Standard deviation of the noise over the sensitivity.
+        steps: Number of releases.
+
+    Raises:
+        ValueError: A parameter is outside its range.
+    """
+    return _repeated(GaussianDpEvent(noise_multiplier), steps)
 
 
-def compose_epsilon(events: list[Any], delta: float) -> float:
-    """ε of all the events together under zero-out, by `SimplexAccountant`.
+def sampled_gaussian(noise_multiplier: float, sample_rate: float, steps: int) -> DpEvent:
+    """Return the event of DP-SGD: Gaussian releases of Poisson batches.
+
+    Args:
+        noise_multiplier: Standard deviation of the noise over the sensitivity.
+        sample_rate: Probability with which a record enters a batch.
+        steps: Number of batches.
+
+    Raises:
+        ValueError: A parameter is outside its range.
+    """
+    return _repeated(PoissonSampledDpEvent(sample_rate, GaussianDpEvent(noise_multiplier)), steps)
+
+
+def no_guarantee() -> DpEvent:
+    """Return the event of a run without a bound, such as plain training: its cost is infinite."""
+    return NonPrivateDpEvent()
+
+
+def steps_of(event: DpEvent) -> list[tuple[DpEvent, int]]:
+    """Return the steps that an event is composed of, each with how often it is taken."""
+    if isinstance(event, ComposedDpEvent):
+        return [step for one in event.events for step in steps_of(one)]
+    if isinstance(event, SelfComposedDpEvent):
+        return [(step, count * event.count) for step, count in steps_of(event.event)]
+    return [(event, 1)]
+
+
+def mechanism_of(step: DpEvent) -> DpEvent:
+    """Return what is done to the records of a step that take part."""
+    sampled = isinstance(step, PoissonSampledDpEvent | VisiblySampledDpEvent)
+    return step.event if sampled else step
+
+
+def compose(events: Sequence[DpEvent], delta: float) -> float:
+    """Return ε of all events together under zero-out.
+
+    Args:
+        events: What was run; none of them costs 0, one without a guarantee makes it infinite.
+        delta: The δ of the total.
+
+    Raises:
+        ValueError: δ is below what the events can be composed at.
 
     Formal guarantee
-        That of `SimplexAccountant`.
+        Statement: full-batch Gaussian events alone are composed exactly. Otherwise the bound is
+        that of `SimplexAccountant`, and covers draws only where an event is Dirichlet.
+        Assumptions: all events were fixed before the first result was seen. Parameters chosen by
+        earlier results are fully adaptive composition, where a bound for the parameters that were
+        chosen can be too small (Rogers, Roth, Ullman and Vadhan, 2016). A budget over full-batch
+        Gaussian events alone holds there too: it bounds Σμ², which is a privacy filter
+        (Smith and Thakurta, 2022). Dirichlet events rest on hidden participation, where they are
+        sampled so, and on dominance of the vertex pair (docs/dominance.md).
+        Source: `composed_mu` and `gaussian_epsilon`; `SimplexAccountant`.
     """
     check_delta(delta)
-    if not events:
+    steps = [step for event in events for step in steps_of(event)]
+    if not steps:
         return 0.0
-    accountant = SimplexAccountant(
-        value_discretization_interval=suggested_interval(events, delta), delta=delta
-    )
-    for event in events:
-        accountant.compose(event)
-    epsilon = float(accountant.get_epsilon(delta))
-    if math.isnan(epsilon):
-        raise ValueError("the composition could not be computed; check the ledger's events")
-    return epsilon
+    if any(isinstance(step, NonPrivateDpEvent) for step, _ in steps):
+        return math.inf
+    if all(isinstance(step, GaussianDpEvent) for step, _ in steps):
+        mus = [composed_mu(step.noise_multiplier, count) for step, count in steps]
+        return gaussian_epsilon(math.hypot(*mus), delta)
+    from simplexdp.accounting.simplex_accountant import compose_by_distribution
+
+    return compose_by_distribution(events, delta)
+
+
+def to_json(event: DpEvent) -> dict[str, Any]:
+    """Return an event as JSON: the name of its class and its fields, nested as the event is.
+
+    >>> to_json(gaussian(2.0, steps=3))["event"]
+    {'class': 'GaussianDpEvent', 'noise_multiplier': 2.0}
+
+    Raises:
+        ValueError: It is no event that `from_json` reads.
+    """
+    with _one_refusal():
+        record = _written(event)
+        _read(record)
+    return record
+
+
+def from_json(record: Any) -> DpEvent:
+    """Return the event of a record of `to_json`, or of a ledger of version 0.1.0.
+
+    Raises:
+        ValueError: The record is damaged, or of an event that this version does not know.
+    """
+    with _one_refusal():
+        return _old(record) if "type" in record else _read(record)
+
+
+@contextmanager
+def _one_refusal() -> Iterator[None]:
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ValueError(
+            "this version does not know an event of this form; make it with the functions of "
+            "simplexdp.accounting.events"
+        ) from None
+
+
+def _written(event: DpEvent) -> dict[str, Any]:
+    record = {"class": type(event).__name__, **attr.asdict(event, recurse=False)}
+    if "event" in record:
+        record["event"] = _written(event.event)
+    if "events" in record:
+        record["events"] = [_written(one) for one in event.events]
+    return record
+
+
+def _read(record: Mapping[str, Any]) -> DpEvent:
+    fields = dict(record)
+    kind = _KNOWN[fields.pop("class")]
+    for name, value in record.items():
+        if name == "event":
+            fields[name] = _read(value)
+        elif name == "events":
+            fields[name] = [_read(one) for one in value]
+        elif name != "class":
+            _number(value)
+    return _checked(kind(**fields))
+
+
+def _old(record: Mapping[str, Any]) -> DpEvent:
+    """Read the form of version 0.1.0; its marks are the ledger's."""
+    make, names = _OLD[record["type"]]
+    if record.keys() - {"type", "broken"} != set(names):
+        raise ValueError(names)
+    values = [record[name] for name in names]
+    return make(*(value if isinstance(value, str) else _number(value) for value in values))
+
+
+_OLD: dict[str, tuple[Callable[..., DpEvent], tuple[str, ...]]] = {
+    "dirichlet": (dirichlet, ("r", "alpha", "sample_rate", "steps", "participation")),
+    "gaussian": (gaussian, ("noise_multiplier", "steps")),
+    "sampled-gaussian": (sampled_gaussian, ("noise_multiplier", "sample_rate", "steps")),
+    "none": (no_guarantee, ()),
+}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(value)
+    return value
+
+
+def _repeated(step: DpEvent, steps: int) -> DpEvent:
+    check_steps(steps)
+    return _checked(SelfComposedDpEvent(step, int(steps)))
+
+
+def _checked(event: DpEvent) -> DpEvent:
+    """Return the event; refuse a step without a theorem and parameters outside their range."""
+    steps = steps_of(event)
+    if not steps or not all(isinstance(count, int) for _, count in steps):
+        raise ValueError(f"no whole number of steps is in the event {event}")
+    for step, count in steps:
+        check_steps(count)
+        mechanism = mechanism_of(step)
+        if mechanism is not step:
+            check_schedule(step.sampling_probability, count)
+        if isinstance(mechanism, DirichletDpEvent):
+            check_r(mechanism.r, mechanism.alpha)
+        elif isinstance(mechanism, GaussianDpEvent) and not isinstance(step, VisiblySampledDpEvent):
+            composed_mu(mechanism.noise_multiplier, count)
+        elif not isinstance(step, NonPrivateDpEvent):
+            raise ValueError(f"no bound is known for the event {step}")
+    return event
+
+
+def nothing() -> DpEvent:
+    """Return the event of no release at all, which costs nothing."""
+    return ComposedDpEvent([])
+
+
+def is_dirichlet(event: DpEvent) -> bool:
+    """Return whether draws of the Dirichlet mechanism are among the steps of an event."""
+    return any(isinstance(mechanism_of(step), DirichletDpEvent) for step, _ in steps_of(event))
+
+
+def gaussian_mu(event: DpEvent) -> float | None:
+    """Return μ of an event of full-batch Gaussian releases alone, which are one; else None."""
+    steps = steps_of(event)
+    if not steps or not all(isinstance(step, GaussianDpEvent) for step, _ in steps):
+        return None
+    return math.hypot(*(composed_mu(step.noise_multiplier, count) for step, count in steps))

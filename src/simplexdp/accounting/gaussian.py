@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from scipy import special
 
-from simplexdp.accounting.inputs import check_delta, check_epsilon
+from simplexdp.accounting.inputs import check_delta, check_epsilon, check_positive, check_steps
 
 _ROOT2 = math.sqrt(2.0)
 _TOLERANCE = 1e-13
@@ -34,21 +34,14 @@ def composed_mu(noise_multiplier: float, steps: int) -> float:
         The composition is dominated by, and for the worst data equal to, one Gaussian mechanism
         of this μ, under the relation whose sensitivity the noise multiplier is relative to.
     """
-    if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
-        raise ValueError(f"the noise multiplier must be a positive number, got {noise_multiplier}")
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_positive(noise_multiplier, "the noise multiplier")
+    check_steps(steps)
     return math.sqrt(steps) / float(noise_multiplier)
-
-
-def _check_mu(mu: float) -> None:
-    if not (math.isfinite(mu) and mu > 0):
-        raise ValueError(f"mu must be a positive number, got {mu}")
 
 
 def gaussian_log_delta(mu: float, epsilon: float) -> float:
     """log δ(ε) of the Gaussian mechanism of this μ; −∞ where δ is below the smallest float."""
-    _check_mu(mu)
+    check_positive(mu, "mu")
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be a number of at least 0, got {epsilon}")
     mu, epsilon = float(mu), float(epsilon)
@@ -87,7 +80,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Formal guarantee
         gaussian_delta(mu, result) ≤ delta: the search ends on the safe side.
     """
-    _check_mu(mu)
+    check_positive(mu, "mu")
     check_delta(delta)
     mu, target = float(mu), math.log(delta)
     if gaussian_log_delta(mu, 0.0) <= target:

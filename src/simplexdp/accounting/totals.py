@@ -1,19 +1,22 @@
-"""What does a total over several runs rest on? Sentences, for whoever reads the total."""
+"""Provide the sentences that say what a total over several runs rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from simplexdp.accounting.accountants import ACCOUNTANTS, DOMINANCE_PROVED, DOMINANCE_VERIFIED
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 ZERO_OUT = "zero-out (one input is replaced by a null record, its label stays)"
 EXACT = "exact composition of Gaussian releases"
 COMPOSED = "composition of privacy loss distributions"
-INFINITE = "a run without any figure is among them"
+INFINITE = "a run without any bound is among them"
 NOT_A_SUM = (
-    "a total is not the sum of the figures in the runs' statements: every run is charged anew from "
-    "its parameters, so a run planned for epsilon = 1 by theorem1 is charged at its pld figure"
+    "a total is not the sum of the bounds in the runs' statements: every run is charged anew from "
+    "its parameters, so a run planned for epsilon = 1 by theorem1 is charged at its pld cost"
 )
 HIDDEN = (
     "hidden participation is assumed where only draws are covered: the null record and every "
@@ -49,44 +52,50 @@ class Sentences(NamedTuple):
     admitted: str
 
 
-# The assumptions of its figure that a run can break and be charged for all the same, by mark.
+# The assumptions of its bound that a run can break and be charged for all the same, by mark.
 SEED_KNOWN, COMPUTED, COUPLED = "seed", "computed", "coupled"
 BROKEN = {
     SEED_KNOWN: Sentences(
-        "1 run was made with a known seed: its figure holds only against those who do not know "
+        "1 run was made with a known seed: its bound holds only against those who do not know "
         "it, and only if no other run has the same",
-        "{} runs were made with a known seed: their figures hold only against those who do not "
+        "{} runs were made with a known seed: their bounds hold only against those who do not "
         "know it, and only if no two runs have the same",
-        "at a figure that holds only against those who do not know its seed, if no other run has "
+        "at a bound that holds only against those who do not know its seed, if no other run has "
         "the same",
     ),
     COMPUTED: Sentences(
-        "1 run used values computed from the private inputs: its figure does not count them",
-        "{} runs used values computed from the private inputs: their figures do not count them",
-        "at a figure that does not count the values computed from the private inputs",
+        "1 run used values computed from the private inputs: its bound does not count them",
+        "{} runs used values computed from the private inputs: their bounds do not count them",
+        "at a bound that does not count the values computed from the private inputs",
     ),
     COUPLED: Sentences(
-        "in 1 run a record's output depends on other records of its batch: its figure is not for "
+        "in 1 run a record's output depends on other records of its batch: its bound is not for "
         "such a network",
-        "in {} runs a record's output depends on other records of its batch: their figures are not "
+        "in {} runs a record's output depends on other records of its batch: their bounds are not "
         "for such networks",
-        "at a figure that is not for a network that couples records",
+        "at a bound that is not for a network that couples records",
     ),
 }
 
 
-def marks(event: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of which assumptions an event is marked that its run breaks them."""
-    return tuple(event.get("broken", ()))
+class Charged(Protocol):
+    """What is looked at of a ledger's entry: its event, what that covers, the marks of its run."""
+
+    @property
+    def event(self) -> DpEvent: ...
+    @property
+    def covers(self) -> str: ...
+    @property
+    def broken(self) -> tuple[str, ...]: ...
 
 
-def broken(events: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many runs break each of the assumptions."""
-    return {mark: sum(mark in marks(event) for event in events) for mark in BROKEN}
+def broken(entries: Sequence[Charged]) -> dict[str, int]:
+    """Return how many runs break each of the assumptions, by mark."""
+    return {mark: sum(mark in entry.broken for entry in entries) for mark in BROKEN}
 
 
 def unbounded(runs: int) -> tuple[str, ...]:
-    """What a budget leaves open about so many runs whose figure covers draws only."""
+    """Say what a budget leaves open about so many runs whose bound covers draws only."""
     if runs == 0:
         return ()
     whose = "1 run" if runs == 1 else f"{runs} runs"
@@ -96,46 +105,63 @@ def unbounded(runs: int) -> tuple[str, ...]:
 
 
 def accepted(data: str, draws_only: bool, broken_by_it: Sequence[str]) -> tuple[str, ...]:
-    """What the budget does not bound about a run that it admits."""
-    found = [f"the budget of {data} counts this run {BROKEN[m].admitted}" for m in broken_by_it]
+    """Say what the budget does not bound about a run that it admits."""
+    said = [f"the budget of {data} counts this run {BROKEN[m].admitted}" for m in broken_by_it]
     if draws_only:
-        found.append(f"the budget of {data} counts this run's draws; nothing bounds its weights")
-    return tuple(found)
+        said.append(f"the budget of {data} counts this run's draws; nothing bounds its weights")
+    return tuple(said)
 
 
-def accountant(events: Sequence[Mapping[str, Any]]) -> str | None:
-    """By which accountant these events are composed; None where there is nothing to compose."""
-    kinds = {event["type"] for event in events}
+def accountant(events: Sequence[DpEvent]) -> str | None:
+    """Name what composes these events; None where there is nothing to compose."""
+    from dp_accounting import GaussianDpEvent, NonPrivateDpEvent
+
+    from simplexdp.accounting.events import steps_of
+
+    kinds = {type(step) for event in events for step, _ in steps_of(event)}
     if not kinds:
         return None
-    if "none" in kinds:
+    if NonPrivateDpEvent in kinds:
         return INFINITE
-    return EXACT if kinds == {"gaussian"} else COMPOSED
+    return EXACT if kinds == {GaussianDpEvent} else COMPOSED
 
 
-def caveats(
-    events: Sequence[Mapping[str, Any]], draws: Sequence[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """What a total over these events assumes, of which `draws` cover draws only; what it is not."""
-    dirichlet = [event for event in draws if event["type"] == "dirichlet"]
-    found = [
+def caveats(entries: Sequence[Charged]) -> tuple[str, ...]:
+    """Say what a total over these entries assumes, and what it is not."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+
+    from simplexdp.accounting.events import (
+        DirichletDpEvent,
+        VisiblySampledDpEvent,
+        mechanism_of,
+        steps_of,
+    )
+
+    steps = [(step, e.covers) for e in entries for step, _ in steps_of(e.event)]
+    draws = [step for step, covers in steps if covers == "draws"]
+    seen = [isinstance(step, VisiblySampledDpEvent | DirichletDpEvent) for step in draws]
+    dirichlet = [m for m in map(mechanism_of, draws) if isinstance(m, DirichletDpEvent)]
+    said = [
         BROKEN[mark].one if runs == 1 else BROKEN[mark].several.format(runs)
-        for mark, runs in broken(events).items()
+        for mark, runs in broken(entries).items()
         if runs > 0
     ]
-    if any(event.get("participation", "hidden") == "hidden" for event in draws):
-        found.append(HIDDEN)
-    if any(event["type"] == "sampled-gaussian" for event in events):
-        found.append(SAMPLED)
-    if any(event.get("participation") == "visible" for event in draws):
-        found.append(VISIBLE)
+    if not all(seen):
+        said.append(HIDDEN)
+    if any(
+        isinstance(step, PoissonSampledDpEvent) and isinstance(step.event, GaussianDpEvent)
+        for step, _ in steps
+    ):
+        said.append(SAMPLED)
+    if any(seen):
+        said.append(VISIBLE)
     if draws:
-        found.append(DRAWS_ONLY)
+        said.append(DRAWS_ONLY)
     if dirichlet:
-        proved = all(ACCOUNTANTS["pld"].proved_at(event["alpha"]) for event in dirichlet)
-        found.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
-    if accountant(events) != INFINITE and len(events) > 1:
-        found.append(FIXED_BEFOREHAND)
-    if events:
-        found.append(NOT_A_SUM)
-    return tuple(found)
+        proved = all(ACCOUNTANTS["pld"].proved_at(draw.alpha) for draw in dirichlet)
+        said.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
+    if accountant([entry.event for entry in entries]) != INFINITE and len(entries) > 1:
+        said.append(FIXED_BEFOREHAND)
+    if entries:
+        said.append(NOT_A_SUM)
+    return tuple(said)

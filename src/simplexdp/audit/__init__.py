@@ -1,4 +1,4 @@
-"""What leaks?  Attacks on what was trained, and lower bounds on ε beside the claim.
+"""Attacks on what was trained, and lower bounds on ε beside the claim.
 
     audit.run(Settings(method="dirichlet"), attack="canary")   # one attack on one method
     audit.table()                                              # all methods on the digits

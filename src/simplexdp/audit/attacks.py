@@ -1,4 +1,4 @@
-"""What comes of attacking a method once?  One record: the bound beside the claim, in one form."""
+"""One attack on one method: a record with the lower bound beside the claim."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from simplexdp import data, files, methods, progress, runs, sampling
+from simplexdp import __version__, data, files, methods, progress, runs, sampling
 from simplexdp.audit import canary, claims, membership, one_run, reconstruct, schedules
+from simplexdp.rounding import rounded_down, rounded_up
 from simplexdp.settings import Settings
-from simplexdp.statement import from_json, rounded_down, rounded_up
+from simplexdp.statement import from_json
 
 ATTACKS = ("canary", "one-run", "membership", "reconstruct")
 BOUNDED = ("canary", "one-run")  # these bound ε; the others show how well an attack does
@@ -77,7 +78,7 @@ def run(
             raise ValueError(f"{folder} is not finished; go on with it by --resume first")
         # The attacks look at weights where the records are.
         settings = dataclasses.replace(attacked.settings(), device="cpu")
-    methods.method(settings.method)
+    revision = methods.lookup(settings.method).revision
     if dataset is None:
         dataset = _data(settings, folder)
     if out is not None:
@@ -89,7 +90,12 @@ def run(
         job = Job(settings, dataset, trials, level, rng, folder is None, out, relation)
         results.append(_with_bar(name, job, show_progress))
         record = results[0] if len(names) == 1 else {"attack": "all", "audits": results}
-        record = {**record, "version": runs.version(), "machine": runs.machine()}
+        record = {
+            **record,
+            "version": __version__,
+            "revisions": {settings.method: revision},
+            "machine": runs.machine(),
+        }
         if out is not None:  # after each attack, so that a failure of the next loses none
             suffix = attack if relation == claims.PAIR else f"{attack}-{relation}"
             files.write_json(out / f"{dataset.name}-{settings.method}-{suffix}.json", record)
@@ -115,7 +121,7 @@ def _with_bar(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
 
 
 def make(attack: str, job: Job, advance: Advance) -> dict[str, Any]:
-    """One attack, with the fields that every result has, the one-line summary among them."""
+    """Make one attack; return the fields that every result has, the one-line summary among them."""
     began = time.monotonic()
     found = ATTACK[attack](job, advance)
     claim = found.get("claim") or {}
@@ -132,7 +138,7 @@ def make(attack: str, job: Job, advance: Advance) -> dict[str, Any]:
 
 
 def summarise(record: dict[str, Any]) -> str:
-    """One line: what was done, what came out, and how it stands to the claim."""
+    """Return one line: what was done, what came out, and how it stands to the claim."""
     percent = f"{100 * record['confidence']:g} %"
     if record["attack"] == "reconstruct":
         return (
@@ -158,16 +164,16 @@ def summarise(record: dict[str, Any]) -> str:
         return text + "; nothing is claimed"
     verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
     scope = "" if record["covers_weights"] else ", which does not cover the weights"
-    return text + f"; {verdict} the figure of {rounded_up(epsilon, 3)} in that relation{scope}"
+    return text + f"; {verdict} the bound of {rounded_up(epsilon, 3)} in that relation{scope}"
 
 
 def shared(confidence: float, names: Sequence[str]) -> float:
-    """The confidence of each bound on ε with which all of them hold together (union bound)."""
+    """Return the confidence of each bound with which all of them hold together (union bound)."""
     return 1.0 - (1.0 - confidence) / max(1, sum(name in BOUNDED for name in names))
 
 
 def strongest(results: Sequence[dict[str, Any]], confidence: float) -> dict[str, Any]:
-    """The result with the largest lower bound, or the first where none has one.
+    """Return the result with the largest lower bound, or the first where none has one.
 
     Formal guarantee
         Statement: if each of the bounds holds at `shared(confidence, …)`, the largest holds at
@@ -205,7 +211,7 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
 
 
 def trained(schedule: Mapping[str, Any], own: bool) -> str:
-    """What the attack trained, seen from the run whose statement shows its result."""
+    """Return what the attack trained, seen from the run whose statement shows its result."""
     if own:
         return "trained on this run's own schedule"
     other = "trained on another schedule than this run's"
@@ -267,7 +273,7 @@ def _membership(job: Job, advance: Advance) -> dict[str, Any]:
 
 def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
     settings = job.settings
-    if settings.model is None and not methods.on_features(settings):
+    if settings.model is None and schedules.trains_network(settings):
         settings = dataclasses.replace(settings, model="mlp")
     found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
     advance()

@@ -1,4 +1,4 @@
-"""How large must ε be, given how well an attack guessed?  Lower bounds with a stated confidence.
+"""Lower bounds on ε with a stated confidence, from how well an attack guessed.
 
 Two kinds of evidence: many trainings of which each holds one of two inputs (`threshold_bound`),
 and one training with many canaries, each placed by a fair coin (`one_run_bound`).  Nothing here

@@ -1,4 +1,4 @@
-"""Can trainings with a record be told from trainings without it?  Many small trainings decide.
+"""The canary attack: many small trainings, each with one or the other of two inputs.
 
 Algorithm 1 and everything else that adds no noise to its updates is tested with the unlit pixel:
 two pixels are unlit in every record but one.  In a linear first layer both weight columns then
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from simplexdp import data
+from simplexdp import data, methods
 from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
 from simplexdp.settings import Settings
 
@@ -45,7 +45,7 @@ def audit(
 
     With the relation in-out, the other half is without it, and the claim itself is tested.
     """
-    exact = settings.method in schedules.NOISELESS
+    exact = not methods.lookup(settings.method).audited.adds_noise
     records = min(schedules.CANARY_RECORDS, len(dataset.train))
     small = schedules.canary(settings, records, relation)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
@@ -78,16 +78,16 @@ def audit(
 
 
 def plant(settings: Settings, dataset: data.Dataset, rng: np.random.Generator) -> crafting.Planted:
-    """The pair that suits the method and the model's first layer."""
-    if settings.method not in schedules.NOISELESS:
+    """Return the pair that suits the method and the model's first layer."""
+    if methods.lookup(settings.method).audited.adds_noise:
         return crafting.contrasts(crafting.zeroed(dataset), 1, rng)
-    if isinstance(shadow.first_layer(shadow.untrained(settings, dataset, 0)), nn.Conv2d):
+    if isinstance(shadow.first_layer(methods.prepare(settings, dataset, 0).model), nn.Conv2d):
         return crafting.blank_images(dataset, rng)
     return crafting.unlit_pixel(dataset, rng)
 
 
 def moved(result: shadow.Shadow, pair: crafting.Pair) -> float:
-    """How far the two columns moved apart, or the kernel at all, in units of possible rounding."""
+    """Return how far two columns moved apart, or the kernel at all, in units of rounding."""
     before, after = (
         shadow.first_layer(model).weight.detach().double()
         for model in (result.initial, result.final)
@@ -103,7 +103,7 @@ def moved(result: shadow.Shadow, pair: crafting.Pair) -> float:
 
 
 def projection(result: shadow.Shadow, pair: crafting.Pair) -> float:
-    """How far the weights went against the gradient of the first input, rather than the second."""
+    """Return how far the weights went against the gradient of the first input, not the second."""
     look = shadow.first_weights
     direction = shadow.direction(result.initial, pair, look)
     return -float(torch.dot(shadow.movement(result, look), direction) / direction.norm())

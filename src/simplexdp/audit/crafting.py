@@ -1,4 +1,4 @@
-"""Which inputs are planted?  Canaries: pairs of inputs with one label, of which one is trained on,
+"""Planted canaries: pairs of inputs with one label, of which one is trained on,
 or single inputs that are in or out.
 
 Differential privacy is a statement about every data set, so the auditor may choose it.  Here all

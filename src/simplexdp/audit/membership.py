@@ -1,4 +1,4 @@
-"""Who was in the training set?  LiRA on real records, with the models as targets in turn.
+"""Membership inference: LiRA on real records, with the models as targets in turn.
 
 Shadow models are trained on random halves of a pool, so that every record is in exactly half of
 them.  For a target model the others give, for each record, the mean logit-scaled confidence with

@@ -1,4 +1,4 @@
-"""What does a single training give away about hundreds of canaries, each placed by a fair coin?
+"""The one-run attack: one training with hundreds of canaries, each placed by a fair coin.
 
 The canaries replace records of the same label, so that labels, counts and the number of records
 stay what they are.  Two views: white box, the weights' movement resolved into the gradients by
@@ -11,14 +11,13 @@ Each view gets half of the allowed error, so the better of both holds at the con
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from simplexdp import data
+from simplexdp import data, methods
 from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
 from simplexdp.settings import Settings
 
@@ -27,7 +26,6 @@ Array = npt.NDArray[np.float64]
 CANARIES = 300
 # Tikhonov share of the mean squared gradient: keeps nearly parallel gradients from blowing up.
 RIDGE = 1e-3
-CLOSE = 0.99  # the share of its budget that a calibrated figure is taken to use
 
 
 def audit(
@@ -41,22 +39,20 @@ def audit(
 ) -> dict[str, Any]:
     """Train once with planted canaries and bound ε from the guesses on their coins."""
     each = 1.0 - (1.0 - confidence) / 2.0  # of the two views
-    calibrated = settings.method != "plain" and "noise_multiplier" not in settings.options
-    if calibrated and math.isfinite(settings.epsilon):
-        # The claim is known only after the training, and is close to the budget as a rule; where
-        # it is lower, this asks for a few canaries too many.
-        bounds.require_canaries(canaries, CLOSE * settings.epsilon, settings.delta, each)
     small = crafting.subset(dataset, records, rng)
-    plant = crafting.opposites if settings.method in schedules.NOISELESS else crafting.contrasts
+    noisy = methods.lookup(settings.method).audited.adds_noise
+    plant = crafting.contrasts if noisy else crafting.opposites
     planted = plant(small, canaries, rng)
     coins = rng.random(len(planted.pairs)) < 0.5
     seed = shadow.seeds(1, rng)[0]
     settings = dataclasses.replace(settings, augment=())
     if relation == claims.IN_OUT:
         settings, planted = worlds.in_or_out(settings, planted)
+    before = methods.prepare(settings, planted.dataset, seed).statement()
+    claim = claims.held(before, settings.delta, relation)
+    bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, each)
     result = worlds.train(settings, planted, coins, seed)
     claim = claims.held(result.statement, settings.delta, relation)
-    bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, each)
     views = {
         "white box": white_box(result, planted.pairs),
         "black box": black_box(result, planted.pairs),
@@ -80,7 +76,7 @@ def audit(
 
 
 def white_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
-    """The least-squares share of each pair's gradient difference in the weights' movement.
+    """Return the least-squares share of each pair's gradient difference in the weights' movement.
 
     Plain inner products would mix up canaries whose gradients overlap; solving for all shares at
     once takes the overlap out.
@@ -95,7 +91,7 @@ def white_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
 
 
 def black_box(result: shadow.Shadow, pairs: tuple[crafting.Pair, ...]) -> Array:
-    """How much smaller the loss is on the first input than on the second, or than untrained."""
+    """Return how much smaller the loss is on the first input than on the second or untrained."""
     labels = [pair.label for pair in pairs]
     firsts = np.stack([pair.first for pair in pairs])
     seconds = [pair.second for pair in pairs if pair.second is not None]

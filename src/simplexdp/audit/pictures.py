@@ -1,4 +1,4 @@
-"""What does a reconstruction look like?  Original above recovered, for each method alike."""
+"""Pictures of reconstructions: original above recovered, for each method alike."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from simplexdp import data, files, methods, runs, sampling
-from simplexdp.audit import reconstruct
+from simplexdp import __version__, data, files, methods, runs, sampling
+from simplexdp.audit import reconstruct, schedules
 from simplexdp.settings import Settings
 
-METHODS = ("dirichlet", "dpsgd", "certified")
 BATCH = 8
 
 
@@ -29,9 +28,11 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
     written = []
     for records, kind in ((1, "one"), (BATCH, "batch")):
         attacks = []
-        for method in METHODS:
+        for method in methods.names():
             settings = dataclasses.replace(asked, method=method, model=None)
-            if not methods.on_features(settings):
+            if "steps" not in methods.lookup(method).takes(settings):
+                continue  # there is no update to read
+            if schedules.trains_network(settings):
                 settings = dataclasses.replace(settings, model="mlp")
             rng = sampling.stream(seed, "audit-pictures", records)
             attacks.append(reconstruct.attack(settings, dataset, records, rng))
@@ -48,7 +49,8 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
         "results": found,
         "pictures": written,
         "seconds": round(time.monotonic() - began, 1),
-        "version": runs.version(),
+        "version": __version__,
+        "revisions": {name: methods.lookup(name).revision for name in methods.names()},
         "machine": runs.machine(),
     }
     files.write_json(out / f"{stem}-reconstruct.json", record)

@@ -1,4 +1,4 @@
-"""Can an input be read off an update?  In a linear first layer it is a ratio of two changes.
+"""The reconstruction attack: in a linear first layer an input is a ratio of two changes.
 
 For one record the gradient of the first weights is δ·xᵀ and that of the bias is δ, so in every
 row of the layer ΔW/Δb = x: the noise of Algorithm 1 changes δ and nothing else.  In a batch a row
@@ -45,19 +45,19 @@ class Attack:
 
     @property
     def exact(self) -> int:
-        """How many records were recovered to within `RECOVERED`, root mean square."""
+        """Return how many records were recovered to within `RECOVERED`, root mean square."""
         return int((self.errors < RECOVERED).sum())
 
 
 def ratios(change_weight: Array, change_bias: Array) -> Array:
-    """ΔW/Δb row by row, for the rows that moved, those that moved most first."""
+    """Return ΔW/Δb row by row, for the rows that moved, those that moved most first."""
     order = np.argsort(-np.abs(change_bias))
     order = order[np.abs(change_bias[order]) > 0]
     return np.asarray(change_weight[order] / change_bias[order, None])
 
 
 def candidates(rows: Array, batch: bool) -> Array:
-    """What the attacker believes to be inputs.
+    """Return what the attacker believes to be inputs.
 
     From one record: the row that moved most.  From a batch: every row that agrees with another
     one, once each; where there is none, the rows that look most like an input.
@@ -78,7 +78,7 @@ def candidates(rows: Array, batch: bool) -> Array:
 
 
 def stretched(rows: Array) -> Array:
-    """Rows scaled to fill the range of an input, with either sign."""
+    """Return rows scaled to fill the range of an input, with either sign."""
     size = np.abs(rows).max(axis=1, keepdims=True)
     scaled = rows / np.maximum(size, 1e-30)
     return np.concatenate([scaled, -scaled])
@@ -100,7 +100,7 @@ def attack(
             "the reconstruction needs a linear first layer; give --model mlp or logistic"
         )
     weight = _change(before.weight, after.weight)
-    if methods.on_features(settings):
+    if not schedules.trains_network(settings):
         # The bias is no sum over records, so the rows of the weights are what there is.
         found = stretched(weight)
     else:
@@ -120,18 +120,19 @@ class _Batch:
 def _one_batch(
     settings: Settings, dataset: data.Dataset, records: int, rng: np.random.Generator
 ) -> tuple[_Batch, Settings]:
-    """A seed whose first Poisson batch has `records` members of a small data set."""
+    """Return a seed whose first Poisson batch has `records` members of a small data set."""
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
     single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
-    if methods.on_features(settings):
+    method = methods.lookup(settings.method)
+    if not method.trains_network(settings):
         kept = data.Split(small.train.inputs[:records], small.train.labels[:records])
         small = dataclasses.replace(small, train=kept)
         single = dataclasses.replace(
             single,
             batch_size=None,
-            steps=1 if settings.method == "certified" else None,  # the other has no steps
-            options={**schedules.COLUMNS, **settings.options},
+            steps=1 if "steps" in method.takes(settings) else None,
+            options={**method.audited.visible, **settings.options},
         )
         return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
     while True:
@@ -142,7 +143,7 @@ def _one_batch(
 
 
 def summary(found: Attack) -> dict[str, Any]:
-    """What the attack achieved, without any input in it."""
+    """Return what the attack achieved, without any input in it."""
     return {
         "epsilon_lower": None,
         "trials": len(found.originals),
@@ -153,7 +154,7 @@ def summary(found: Attack) -> dict[str, Any]:
 
 
 def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: int = 8) -> None:
-    """Originals in the first row; below, what each method's update gave away."""
+    """Draw originals in the first row; below, what each method's update gave away."""
     from matplotlib.figure import Figure
 
     columns = min(most, *(len(found.originals) for found in attacks))
@@ -161,7 +162,7 @@ def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: in
     figure = Figure(figsize=(1.0 * columns + 1.4, 0.95 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for k, found in enumerate(attacks):
-        title = {"dirichlet": "Algorithm 1", "dpsgd": "DP-SGD"}.get(found.method, found.method)
+        title = methods.lookup(found.method).title
         for row, inputs, name in (
             (2 * k, found.originals, "original"),
             (2 * k + 1, found.recovered, f"from {title}"),

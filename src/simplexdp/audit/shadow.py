@@ -1,4 +1,4 @@
-"""What does one attacked training leave to look at?  Its weights before and after, and losses.
+"""One attacked training: its weights before and after, and losses.
 
 Every training here runs the shipped code of the method.  The auditor knows the initial weights,
 as everyone does who starts from a published or a recomputable initialisation; no guarantee of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,7 @@ from torch.nn import functional
 
 from simplexdp import data, methods
 from simplexdp.audit.crafting import Pair
-from simplexdp.methods.fixed_features import FeatureLinear
-from simplexdp.methods.outcome import model_for
+from simplexdp.methods.base import Run
 from simplexdp.settings import Settings
 from simplexdp.statement import Statement
 
@@ -41,49 +40,19 @@ class Shadow:
 
 def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
     """Train once with the shipped method, on its own seed."""
-    settings = dataclasses.replace(
-        settings, seed=seed, evaluations=1, options=calibrated(settings, len(dataset.train))
-    )
-    outcome = methods.method(settings.method)(settings, dataset, None)
-    final = outcome.model.eval()
-    initial: nn.Module
-    if isinstance(final, FeatureLinear):
-        # Linear on fixed features: training starts at zero weights.
-        initial = copy.deepcopy(final)
-        with torch.no_grad():
-            for parameter in initial.parameters():
-                parameter.zero_()
-    else:
-        initial = untrained(settings, dataset, seed)
-    return Shadow(initial, final, outcome.statement, outcome.chosen)
-
-
-def calibrated(settings: Settings, records: int) -> Mapping[str, Any]:
-    """The options, with DP-SGD's noise calibrated once for all trainings: it takes seconds."""
-    fixed = settings.batch_size is not None and settings.steps is not None
-    if settings.method != "dpsgd" or not fixed or "noise_multiplier" in settings.options:
-        return settings.options
-    assert settings.batch_size is not None
-    assert settings.steps is not None
-    from simplexdp.methods import prv  # imported when used: Opacus takes seconds to load
-
-    rate = settings.batch_size / records
-    noise, _ = prv.calibrate(settings.epsilon, settings.delta, rate, settings.steps)
-    return {**settings.options, "noise_multiplier": noise}
-
-
-def untrained(settings: Settings, dataset: data.Dataset, seed: int) -> nn.Module:
-    """The network before its first step, as the methods build it."""
-    return model_for(settings, dataset, seed)[1].eval()
+    prepared = methods.prepare(dataclasses.replace(settings, seed=seed, evaluations=1), dataset)
+    initial = copy.deepcopy(prepared.model).eval()
+    final = prepared.start(Run()).model.eval()
+    return Shadow(initial, final, prepared.statement(), dict(prepared.resolved))
 
 
 def seeds(count: int, rng: np.random.Generator) -> list[int]:
-    """Independent seeds for so many trainings."""
+    """Return independent seeds for so many trainings."""
     return [int(value) for value in rng.integers(2**62, size=count)]
 
 
 def losses(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) -> Array:
-    """The cross entropy of each record: what a black-box attacker sees."""
+    """Return the cross entropy of each record: what a black-box attacker sees."""
     with torch.no_grad():
         logits = model(torch.from_numpy(np.asarray(inputs, dtype=np.float32))).double()
         found = functional.cross_entropy(
@@ -93,7 +62,7 @@ def losses(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) ->
 
 
 def confidences(model: nn.Module, inputs: npt.NDArray[Any], labels: npt.ArrayLike) -> Array:
-    """log(p_y / (1 − p_y)): the loss on the scale on which it is close to normal (LiRA)."""
+    """Return log(p_y / (1 − p_y)): the loss on the scale on which it is close to normal (LiRA)."""
     with torch.no_grad():
         logits = model(torch.from_numpy(np.asarray(inputs, dtype=np.float32))).double()
         truth = torch.as_tensor(np.asarray(labels))[:, None]
@@ -106,20 +75,20 @@ Look = Callable[[nn.Module], list[Tensor]]
 
 
 def movement(shadow: Shadow, look: Look) -> Tensor:
-    """θ_T − θ_0 of the parameters looked at, as one vector."""
+    """Return θ_T − θ_0 of the parameters looked at, as one vector."""
     pairs = zip(look(shadow.final), look(shadow.initial), strict=True)
     return torch.cat([(after - before).detach().double().ravel() for after, before in pairs])
 
 
 def gradient(model: nn.Module, inputs: npt.NDArray[Any], label: int, look: Look) -> Tensor:
-    """The gradient of one record's cross entropy, in the order of `movement`."""
+    """Return the gradient of one record's cross entropy, in the order of `movement`."""
     batch = torch.from_numpy(np.asarray(inputs, dtype=np.float32))[None]
     loss = functional.cross_entropy(model(batch), torch.tensor([label]))
     return torch.cat([g.double().ravel() for g in torch.autograd.grad(loss, look(model))])
 
 
 def direction(model: nn.Module, pair: Pair, look: Look) -> Tensor:
-    """The gradient by which a coin's two sides differ; a null record has none."""
+    """Return the gradient by which a coin's two sides differ; a null record has none."""
     first = gradient(model, pair.first, pair.label, look)
     if pair.second is None:
         return first
@@ -127,7 +96,7 @@ def direction(model: nn.Module, pair: Pair, look: Look) -> Tensor:
 
 
 def parameters(model: nn.Module) -> list[Tensor]:
-    """The trained parameters; a model without any cannot be looked at from within."""
+    """Return the trained parameters; a model without any cannot be looked at from within."""
     found: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
     if not found:
         raise ValueError(
@@ -138,7 +107,7 @@ def parameters(model: nn.Module) -> list[Tensor]:
 
 
 def first_weights(model: nn.Module) -> list[Tensor]:
-    """The weights of a linear first layer alone, or all parameters of other models.
+    """Return the weights of a linear first layer alone, or all parameters of other models.
 
     Pairs differ in pixels that all other records leave unlit; in a linear first layer their
     gradients meet nothing else in these columns, while the bias moves for every record.
@@ -151,7 +120,7 @@ def first_weights(model: nn.Module) -> list[Tensor]:
 
 
 def first_layer(model: nn.Module) -> nn.Linear | nn.Conv2d:
-    """The first layer with weights, where it is linear or a convolution."""
+    """Return the first layer with weights, where it is linear or a convolution."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             return module

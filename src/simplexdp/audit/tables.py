@@ -1,4 +1,4 @@
-"""How do the methods compare under attack?  The table, its file, its text and its place in docs."""
+"""The table of audits: all methods under attack, its file, its text and its place in the docs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from simplexdp import data, files, methods, progress, runs, sampling
+from simplexdp import __version__, data, files, methods, progress, runs, sampling
 from simplexdp.audit import attacks, claims, crafting, membership, one_run
+from simplexdp.rounding import rounded_up
 from simplexdp.settings import DEFAULTS, Settings
-from simplexdp.statement import rounded_up
 
-METHODS = ("plain", "dirichlet", "gaussian-features", "dpsgd", "certified")
-# The perfect separation of Algorithm 1 is limited by the number of trainings alone.
-TRIALS = {"dirichlet": 400, "certified": 400}
-OTHER_TRIALS = 160
 MODELS = 12
 MOST_RECORDS = 2000
 
 
 def table(
     asked: Settings = DEFAULTS,
-    names: Sequence[str] = METHODS,
+    names: Sequence[str] | None = None,
     confidence: float = 0.95,
     trials: int | None = None,
     models: int = MODELS,
@@ -40,13 +36,12 @@ def table(
     """
     began, cpu = time.monotonic(), time.process_time()
     attacks.check(trials, confidence)
-    for method in names:
-        methods.method(method)
+    names = methods.names() if names is None else names
     rng = sampling.stream(seed, "audit-table", 0)
     dataset = data.load(asked.data, **asked.data_options)
     if len(dataset.train) > MOST_RECORDS:
         dataset = crafting.subset(dataset, MOST_RECORDS, rng)
-    counts = {method: trials or TRIALS.get(method, OTHER_TRIALS) for method in names}
+    counts = {method: trials or methods.lookup(method).audited.trials for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
     rows = []
     with progress.bars(show_progress) as bar:
@@ -76,7 +71,8 @@ def table(
         "rows": rows,
         "seconds": round(time.monotonic() - began, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
-        "version": runs.version(),
+        "version": __version__,
+        "revisions": {method: methods.lookup(method).revision for method in names},
         "machine": runs.machine(),
     }
     if out is not None:
@@ -109,7 +105,7 @@ HEAD = (
 
 
 def to_markdown(record: dict[str, Any]) -> str:
-    """The table for a page, with what a reader needs to redo it."""
+    """Return the table for a page, with what a reader needs to redo it."""
     lines = [HEAD, "|---|---|---|---|---|---|---|---|---|"]
     for row in record["rows"]:
         member = row["membership"]
@@ -157,7 +153,7 @@ def _bound(found: dict[str, Any], claim: float | None) -> str:
 
 
 def write(record: dict[str, Any], out: Path) -> None:
-    """results/audit/digits.json or fashion-subset.json, and the ROC curves as a picture."""
+    """Write results/audit/digits.json or fashion-subset.json, and the ROC curves as a picture."""
     out.mkdir(parents=True, exist_ok=True)
     name = file_name(record["data"])
     files.write_json(out / f"{name}.json", record)
@@ -166,7 +162,7 @@ def write(record: dict[str, Any], out: Path) -> None:
 
 
 def file_name(data_name: str) -> str:
-    """The stem of the table's file."""
+    """Return the stem of the table's file."""
     return "fashion-subset" if data_name == "fashion-mnist" else Path(data_name).stem
 
 
@@ -177,6 +173,6 @@ def place(page: Path, record: dict[str, Any]) -> None:
 
 
 def as_text(record: dict[str, Any]) -> str:
-    """The table for a terminal."""
+    """Return the table for a terminal."""
     shown = re.sub(r"\*\*([\d.]+)\*\*", r"\1 !", to_markdown(record))
     return shown.replace("**", "").replace("Bold:", "Marked with !:")

@@ -1,4 +1,4 @@
-"""What is trained when a canary is out?  The null record of the method's own relation.
+"""What is trained when a canary is out: the null record of the method's own relation.
 
 Formal guarantee
     Statement: for canaries that are in or out, the two sides of each coin are neighbours under
@@ -17,31 +17,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from simplexdp import features, methods
+from simplexdp import methods
 from simplexdp.audit import crafting, shadow
 from simplexdp.settings import Settings
 
-REMOVING = ("dpsgd",)
 SCALED_BY_THE_RATE = ("sgd", "momentum")
 
 
 def in_or_out(settings: Settings, planted: crafting.Planted) -> tuple[Settings, crafting.Planted]:
-    """Settings and canaries under which a canary that is out is a null record."""
-    if settings.options.get("form") == "trained":
-        raise ValueError(
-            "the trained form of gaussian-features has no null record; use --relation pair"
-        )
-    if methods.on_features(settings):
-        _check_null(settings, planted.dataset.input_shape)
-    removed = settings.method in REMOVING
+    """Return settings and canaries under which a canary that is out is a null record."""
+    method = methods.lookup(settings.method)
+    method.check_null(settings, planted.dataset.input_shape)
+    removed = method.audited.removes
     if removed:
-        settings = _with_public_numbers(settings, len(planted.dataset.train))
+        settings = _with_public_numbers(settings, planted)
     return settings, planted.in_or_out(removed)
 
 
@@ -66,10 +61,8 @@ def train(
     return shadow.train(settings, dataset, seed)
 
 
-def _with_public_numbers(settings: Settings, records: int) -> Settings:
-    """DP-SGD with all that its rules would compute from n fixed at the full number of records."""
-    from simplexdp.methods import dpsgd  # Opacus takes seconds to load
-
+def _with_public_numbers(settings: Settings, planted: crafting.Planted) -> Settings:
+    """Fix all that the method's rules would compute from n at the full number of records."""
     if settings.batch_size is None:
         raise ValueError(
             "records that are in or out need a sampling rate that does not follow their number; "
@@ -80,25 +73,7 @@ def _with_public_numbers(settings: Settings, records: int) -> Settings:
             f"the normaliser cannot be kept under {settings.optimizer} when a record is removed; "
             f"use {' or '.join(SCALED_BY_THE_RATE)}, or --relation pair"
         )
-    options = dpsgd.checked_options(settings)
-    return dataclasses.replace(
-        settings,
-        lr=settings.lr or dpsgd.default_rate(settings.optimizer, options),
-        options=shadow.calibrated(settings, records),
-    )
-
-
-def _check_null(settings: Settings, input_shape: tuple[int, ...]) -> None:
-    options = settings.options
-    shares = [options.get(name) for name in ("mean_share", "moment_share")]
-    if settings.method == "certified" and shares != [0.0, 0.0]:
-        raise ValueError(
-            "an input of zeros is certified's null record only where rows are not centred: that "
-            "needs the options mean_share=0 and moment_share=0; or use --relation pair"
-        )
-    feature_map = features.build(str(options.get("features", "auto")), input_shape)
-    if bool(feature_map.apply(torch.zeros(1, *input_shape)).any()):
-        raise ValueError(
-            f"the features {feature_map.name} of an input of zeros are not 0, so it is no null "
-            "record; use --relation pair"
-        )
+    resolved = methods.prepare(settings, planted.dataset, 0).resolved
+    by_rule = [f.name for f in fields(methods.lookup(settings.method).Options) if f.default is None]
+    pinned = {name: resolved[name] for name in by_rule if name in resolved}
+    return dataclasses.replace(settings, lr=resolved["lr"], options={**pinned, **settings.options})

@@ -7,19 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.cli.inputs import Data, with_data_options
+from simplexdp.cli.options import with_data, with_settings
 from simplexdp.cli.shell import Json, Quiet, app, emit
-from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.settings import Settings
 
 
 @app.command()
-@with_data_options
+@with_settings(
+    "data",
+    "method",
+    "epsilon",
+    "delta",
+    method="The method to attack.",
+    epsilon="The claimed ε; 1 unless given.",
+    delta="The claimed δ; 1e-5 unless given.",
+)
+@with_data
 def audit(
     files: dict[str, Any],
+    given: dict[str, Any],
     attack: Annotated[
         str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="The method to attack.")] = None,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -27,15 +36,12 @@ def audit(
             "trains its whole schedule, membership halves of it, canary a few steps."
         ),
     ] = None,
-    data: Data = None,
-    epsilon: Annotated[float | None, typer.Option(help="The claimed ε; 1 unless given.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The claimed δ; 1e-5 unless given.")] = None,
     trials: Annotated[
         int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
     ] = None,
     confidence: Annotated[
         float | None,
-        typer.Option(help="Of the lower bound; with all, of both together; 0.95 unless given."),
+        typer.Option(help="Confidence of the bound (joint for --attack all); 0.95 unless given."),
     ] = None,
     relation: Annotated[
         str | None,
@@ -49,16 +55,11 @@ def audit(
     """Attack what was trained; with no arguments: every method on the digits."""
     from simplexdp import audit as audits
 
-    of_a_run = {"--data": data, "--method": method, "--epsilon": epsilon, "--delta": delta}
+    method = given.get("method")
     if run is not None:
-        _refuse({**of_a_run, "options of the data": files or None}, "the run has its own")
-    settings = Settings(
-        data=data or DEFAULTS.data,
-        method=method or DEFAULTS.method,
-        epsilon=DEFAULTS.epsilon if epsilon is None else epsilon,
-        delta=DEFAULTS.delta if delta is None else delta,
-        data_options=files,
-    )
+        named = {f"--{name}": value for name, value in given.items()}
+        _refuse({**named, "options of the data": files or None}, "the run has its own")
+    settings = Settings(**given, data_options=files)
     if attack == "reconstruct":
         asked = {"--confidence": confidence, "--relation": relation}
         _refuse(asked, "reconstruct counts inputs and bounds nothing")
@@ -90,6 +91,6 @@ def audit(
 
 
 def _refuse(given: dict[str, Any], reason: str) -> None:
-    """An option that would have no effect."""
+    """Refuse an option that would have no effect."""
     if named := [name for name, value in given.items() if value is not None]:
         raise ValueError(f"leave out {', '.join(named)}: {reason}")

@@ -21,7 +21,7 @@ from simplexdp.cli.shell import (
     emit,
 )
 from simplexdp.files import check_picture
-from simplexdp.statement import rounded_down, rounded_up
+from simplexdp.rounding import rounded_down, rounded_up
 
 
 @app.command()

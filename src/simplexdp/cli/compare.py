@@ -8,34 +8,36 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.cli.inputs import Data, with_data_options
-from simplexdp.cli.shell import Delta, Epsilon, Json, Quiet, app, emit, names
+from simplexdp.cli.options import with_data, with_settings
+from simplexdp.cli.shell import Json, Quiet, app, emit, names
 from simplexdp.files import check_picture, write_json
 from simplexdp.ledger import Ledger, default_path
-from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.settings import Settings
+
+NETWORKS = "(network methods only)"
 
 
 @app.command()
-@with_data_options
+@with_settings(
+    "data",
+    "epsilon",
+    "delta",
+    "steps",
+    "batch_size",
+    "model",
+    "seed",
+    steps=f"Number of steps {NETWORKS}.",
+    batch_size=f"Expected records in a batch {NETWORKS}.",
+    model=f"A network's name {NETWORKS}.",
+)
+@with_data
 def compare(
     files: dict[str, Any],
-    data: Data = None,
+    given: dict[str, Any],
     method: Annotated[
         str | None, typer.Option("--methods", help="Comma-separated; all of them unless given.")
     ] = None,
-    epsilon: Epsilon = 1.0,
-    delta: Delta = 1e-5,
     seeds: Annotated[int, typer.Option(help="Trainings of each method.")] = 3,
-    steps: Annotated[
-        int | None, typer.Option(help="Number of steps, of methods that train a network.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Expected records in a batch, of those too.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A model's name, of those too.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and comparison.json.")
     ] = None,
@@ -49,33 +51,23 @@ def compare(
 ) -> None:
     """Several methods on one data set at one budget, side by side.
 
-    The ledger counts all of them; `plain` among them has no figure, so its total is then infinite.
+    The ledger counts all of them; a method without a claim makes its total infinite.
     """
     from simplexdp import compare as comparison
-    from simplexdp.methods import METHODS
 
-    settings = Settings(
-        data=data or DEFAULTS.data,
-        epsilon=epsilon,
-        delta=delta,
-        steps=steps,
-        batch_size=batch_size,
-        model=model,
-        seed=seed,
-        data_options=files,
-    )
+    settings = Settings(**given, data_options=files)
     out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"
     if out.exists():
         raise ValueError(f"{out} exists; choose another folder with --out")
     if plot is not None:
         check_picture(plot)
-    chosen = names(method)
-    if chosen is not None and not chosen:
+    chosen = None if method is None else names(method)
+    if chosen == ():
         raise ValueError(f"--methods is {method!r}; name one or more, or leave it out for all")
     rows = comparison.compare(
         settings,
         out,
-        chosen or tuple(METHODS),
+        chosen,
         seeds,
         show_progress=not quiet,
         ledger=Ledger(ledger or default_path()),
@@ -89,7 +81,7 @@ def compare(
         write_json(out / "comparison.json", record)
     note = f"\n\nThe runs with their statements: {out}"
     note += "\nEach ε is of one training; `simplexdp ledger` tells what all of them cost together."
-    if seed is not None:
+    if settings.seed is not None:
         note += "\nThe seeds are known, so these runs measure accuracy and protect nobody."
     text = comparison.to_text(rows, record["audits"]) + note
     emit({**record, "runs": str(out)}, as_json, text)

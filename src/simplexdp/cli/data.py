@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.cli.inputs import AllowUnverified, DataDir
+from simplexdp.cli.options import AllowUnverified, DataDir
 from simplexdp.cli.shell import Json, app, emit
 
 data_app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)

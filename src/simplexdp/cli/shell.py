@@ -1,4 +1,4 @@
-"""What do the commands share?  The application, the options and the two forms of output."""
+"""What the commands share: the application, options and the two forms of output."""
 
 from __future__ import annotations
 
@@ -35,15 +35,13 @@ def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
     print(json.dumps(record, allow_nan=False) if as_json else text)
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
-    """The names in a comma-separated list; `none` is the empty list."""
-    if text is None:
-        return None
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated list; `none` is the empty list."""
     return tuple(name for name in text.split(",") if name and name != "none")
 
 
 def number(text: str, option: str) -> float:
-    """A number, or an error that names the option."""
+    """Return a number, or refuse text with an error that names the option."""
     try:
         return float(text)
     except ValueError as error:
@@ -56,7 +54,7 @@ def _finite(text: str) -> float | str:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """name=value, with the value read as JSON where it is JSON."""
+    """Return name and value of name=value, with the value read as JSON where it is JSON."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ValueError(f"--option {text!r} is not of the form name=value")

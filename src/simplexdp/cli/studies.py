@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from simplexdp.cli.inputs import AllowUnverified, DataDir
+from simplexdp.cli.options import AllowUnverified, DataDir
 from simplexdp.cli.shell import Json, Quiet, app, emit
 
 

@@ -1,4 +1,4 @@
-"""`simplexdp train`: one model, one run folder, one statement."""
+"""`simplexdp train` and `methods`: one model, one run folder, one statement."""
 
 from __future__ import annotations
 
@@ -8,65 +8,31 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.accounting import ACCOUNTANTS
-from simplexdp.cli.inputs import Data, with_data_options
-from simplexdp.cli.shell import Json, Quiet, app, emit, names, number, pair
+from simplexdp import plugins
+from simplexdp.cli.options import with_data, with_settings
+from simplexdp.cli.shell import Json, Quiet, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
+OFFERED = [f.name for f in dataclasses.fields(Settings) if f.metadata.get("help")]
+WHERE = ("device", "threads", "workers")  # may be others when a run goes on
+
 
 @app.command()
-@with_data_options
+@with_settings(*OFFERED)
+@with_data
 def train(
     files: dict[str, Any],
-    data: Data = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="certified, dpsgd, gaussian-features, plain, or dirichlet, which is trained "
-            "unless another is given, and whose ε does NOT cover the weights."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A model's name, or package.module:factory.")
-    ] = None,
+    given: dict[str, Any],
     recipe: Annotated[
         str | None, typer.Option(help="Start from the published settings of this name.")
     ] = None,
-    norm: Annotated[str | None, typer.Option(help="Normalisation: group, batch or none.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Budget ε; 1 unless given.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Budget δ; 1e-5 unless given.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Offset α; 3 unless given.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Expected records in a batch.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the data, for steps.")] = None,
-    lr: Annotated[str | None, typer.Option(help="Learning rate, or auto: by rule.")] = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="sgd, momentum, adam, adamw or rmsprop.")
-    ] = None,
-    accountant: Annotated[
-        str | None, typer.Option(help=f"One of: {', '.join(ACCOUNTANTS)}.")
-    ] = None,
-    estimator: Annotated[
-        str | None, typer.Option(help="Gradient estimator: marginal or full.")
-    ] = None,
-    augment: Annotated[
-        str | None, typer.Option(help="Augmentations, as random_crop,horizontal_flip; or none.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Reproducible, and then NOT private: the seed is known.")
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of the method's own, name=value; see `simplexdp methods`."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; cpu unless given.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that prepare batches ahead; none unless given.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="A setting of the method's own: class_weights=balanced, warmup=STEPS."),
-    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
     ] = None,
@@ -76,46 +42,13 @@ def train(
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
     from simplexdp import distributed, methods
 
-    given: dict[str, Any] = {
-        "data": data,
-        "method": method,
-        "model": model,
-        "norm": norm,
-        "epsilon": epsilon,
-        "delta": delta,
-        "alpha": alpha,
-        "batch_size": batch_size,
-        "steps": steps,
-        "epochs": epochs,
-        "optimizer": optimizer,
-        "accountant": accountant,
-        "estimator": estimator,
-        "augment": names(augment),
-        "seed": seed,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    if lr is not None:
-        given["lr"] = None if lr == "auto" else number(lr, "--lr")
     options = dict(pair(text) for text in option or ())
-    if resume and (given or files or options or recipe):
-        raise ValueError("--resume takes its settings from the run folder; give --out alone")
-    where: dict[str, Any] = {"device": device, "threads": threads, "workers": workers}
-    where = {name: value for name, value in where.items() if value is not None}
-    given |= {**where, "data_options": files, "options": options}
     if resume:
-        if out is None:
-            raise ValueError("--resume needs the run folder; give it with --out")
-        from simplexdp.runs import RunFolder
-
-        unfinished = RunFolder.open(out)
-        settings = dataclasses.replace(unfinished.settings(), **where)
-        ledger = ledger or unfinished.ledger_path()
-    elif recipe is not None:
-        from simplexdp.paper import recipes
-
-        settings = recipes.settings(recipe, **given)
+        settings, ledger = _unfinished(given, bool(files or options or recipe), out, ledger)
     else:
-        settings = Settings(**given)
+        given |= {"data_options": files, "options": options}
+        made = Settings if recipe is None else plugins.load("simplexdp.recipes", "paper")
+        settings = made(**given) if recipe is None else made(recipe, **given)
     outcome, folder = methods.run(
         settings,
         out,
@@ -132,3 +65,58 @@ def train(
     )
     if distributed.is_first():
         emit(record, as_json, text)
+
+
+def _unfinished(
+    given: dict[str, Any], more: bool, out: Path | None, ledger: Path | None
+) -> tuple[Settings, Path | None]:
+    """Return the settings of the run to go on with, and the ledger that counts it.
+
+    A method of one's own is named again: nothing is imported because a folder names it.
+    """
+    from simplexdp.runs import RunFolder
+
+    where = {name: given.pop(name) for name in WHERE if name in given}
+    named = given.pop("method", None)
+    if given or more:
+        raise ValueError("--resume takes its settings from the run folder; give --out alone")
+    if out is None:
+        raise ValueError("--resume needs the run folder; give it with --out")
+    unfinished = RunFolder.open(out)
+    settings = dataclasses.replace(unfinished.settings(), **where)
+    if named not in (None, settings.method):
+        raise ValueError(f"{out} was begun with the method {settings.method}; leave out --method")
+    if ":" in settings.method and named is None:
+        raise ValueError(
+            f"{out} names the method {settings.method}, which is code; if you trust it, give it "
+            "with --method too"
+        )
+    return settings, ledger or unfinished.ledger_path()
+
+
+@app.command()
+def methods(
+    name: Annotated[str, typer.Argument(help="One method; all built-in ones unless given.")] = "",
+    as_json: Json = False,
+) -> None:
+    """What each method's bound covers, and the options of its own."""
+    from simplexdp import methods as room
+
+    found = [_described(room.lookup(one)) for one in ([name] if name else room.names())]
+    lines = []
+    for one in found:
+        lines.append(
+            f"{one['name']}: {one['title']}; bound: {one['bound']}; covers the released weights: "
+            f"{one['covers_weights']}"
+        )
+        lines += [f"  {o['name']}={o['default']}  {o['help']}" for o in one["options"]]
+    emit({"methods": found}, as_json, "\n".join(lines))
+
+
+def _described(method: Any) -> dict[str, Any]:
+    options = [
+        {"name": f.name, "default": f.default, "help": f.metadata["help"]}
+        for f in dataclasses.fields(method.Options)
+    ]
+    told = ("name", "title", "revision", "bound", "covers_draws", "covers_weights")
+    return {**{name: getattr(method, name) for name in told}, "options": options}

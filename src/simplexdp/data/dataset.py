@@ -62,6 +62,11 @@ class Dataset:
         return len(self.class_names)
 
     @property
+    def pixels(self) -> bool:
+        """Whether inputs are stored as uint8, which `to_model_input` scales."""
+        return bool(self.train.inputs.dtype == np.uint8)
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         return tuple(int(n) for n in self.train.inputs.shape[1:])
 

@@ -13,17 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from simplexdp.accounting.charges import Event, gaussian
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.linear import exact_sums, noisy_gd, whitening
 from simplexdp.linear.rule import Rule, choose
 from simplexdp.noise import Bits
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 Floats = NDArray[np.float64]
 # A whitened row is scaled down to this multiple of its expected norm before it is quantised.
@@ -48,9 +50,11 @@ class Spending:
     def epsilon(self) -> float:
         return gaussian_epsilon(self.mu, self.delta)
 
-    def event(self) -> Event:
+    def event(self) -> DpEvent:
         """What a ledger charges: one Gaussian release of the whole μ, whose multiplier is 1/μ."""
-        return gaussian(1.0 / self.mu)
+        from simplexdp.accounting import events  # dp-accounting takes a second to load
+
+        return events.gaussian(1.0 / self.mu)
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,21 @@ class Fitted:
         """Logits of a block of raw feature rows."""
         return np.asarray(features @ self.weights + self.bias)
 
-    def chosen(self) -> dict[str, Any]:
-        """What the rule chose, for the record."""
-        schedule = self.rule.schedule
-        return {
-            "clip": schedule.clip,
-            "lr": schedule.lr,
-            "averaged": schedule.averaged,
-            "noise_multiplier": self.spending.noise_multiplier,
-            "mu": self.spending.mu,
-            "mu_mean": self.spending.mu_mean,
-            "mu_moments": self.spending.mu_moments,
-            "mu_steps": self.spending.mu_steps,
-            "ridge": self.rule.ridge,
-            "parameters": int(self.weights.size + self.bias.size),
-        }
+
+def chosen(rule: Rule, cost: Spending) -> dict[str, Any]:
+    """Return what a rule chose and how its budget is split, for the record."""
+    schedule = rule.schedule
+    return {
+        "clip": schedule.clip,
+        "lr": schedule.lr,
+        "averaged": schedule.averaged,
+        "noise_multiplier": cost.noise_multiplier,
+        "mu": cost.mu,
+        "mu_mean": cost.mu_mean,
+        "mu_moments": cost.mu_moments,
+        "mu_steps": cost.mu_steps,
+        "ridge": rule.ridge,
+    }
 
 
 def planned(

@@ -1,35 +1,25 @@
-"""A linear classifier on fixed features, trained so that its weights may be released.
-
-    features (fixed, per record) → private mean and moments → full-batch noisy descent → weights
+"""The certified method: a linear classifier on fixed features whose weights may be released.
 
 Formal guarantee
-    The released weights are (ε, δ)-differentially private for one training input under zero-out,
+    Statement: weights, bias and every intermediate release are (ε, δ)-private under zero-out,
     with labels and the number of records public: see ``simplexdp.linear``.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
-from simplexdp import data, features, ledger, linear, noise, progress
-from simplexdp.methods import fixed_features
-from simplexdp.methods.outcome import (
-    BESIDE_THE_WEIGHTS,
-    Outcome,
-    has_pixels,
-    number_of,
-    refuse_options,
-    reserve,
-)
-from simplexdp.runs import RunFolder
+from simplexdp import data, features, linear, noise, progress
+from simplexdp.accounting import events
+from simplexdp.bundle import Description
+from simplexdp.claims import BESIDE_THE_WEIGHTS, WEIGHTS, Coverage, large_delta
+from simplexdp.evaluation import refuse_not_finite
+from simplexdp.methods import _on_features
+from simplexdp.methods.base import Audited, Options, Prepared, Run, Trained, option
 from simplexdp.settings import Settings
-from simplexdp.statement import Statement, large_delta
-from simplexdp.training import refuse_not_finite
 
-OPTIONS = ("features", "clip", "mean_share", "moment_share", "ridge")
 RULE_NOTE = (
     "Steps, clip, rate and the shares of the budget follow a rule from n, μ and the shape of the "
     "features, whose constants were set by accuracy on held-out training records of FashionMNIST "
@@ -38,81 +28,117 @@ RULE_NOTE = (
 )
 
 
-def train(
-    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
-) -> Outcome:
-    """Train with the budget of the settings; everything else by rule unless given."""
-    began = time.monotonic()
-    options = checked_options(settings)
-    refuse_not_finite(dataset)
-    name = str(options.pop("features", "auto"))
-    feature_map = features.build(name, dataset.input_shape)
-    model = fixed_features.FeatureLinear(feature_map, dataset.classes, has_pixels(dataset))
-    shape = (feature_map.channels, feature_map.positions)
-    rule, cost = linear.planned(
-        len(dataset.train.labels),
-        settings.epsilon,
-        settings.delta,
-        shape,
-        steps=settings.steps,
-        lr=settings.lr,
-        **options,
+@dataclass(frozen=True)
+class CertifiedOptions(Options):
+    """The options of the certified method; what is None follows the rule."""
+
+    features: str = option("auto", _on_features.FEATURES_HELP)
+    clip: float | None = option(None, "The norm to which each record's gradient is clipped.")
+    mean_share: float | None = option(None, "The share of μ² that the private mean takes.")
+    moment_share: float | None = option(None, "The share of μ² that the private moments take.")
+    ridge: float | None = option(None, "What is added to the moments before whitening.")
+
+
+class Certified(_on_features.OnFeatures):
+    """Train a linear model by full-batch noisy gradient descent, with exact sums and noise."""
+
+    name = "certified"
+    title = "certified linear"
+    bound = "Gaussian, exact"
+    Options = CertifiedOptions
+    audited = Audited(
+        trials=400,
+        visible=_on_features.COLUMNS,
+        # A random whitening would blur the projection; its share of the budget goes to the steps.
+        pairs={**_on_features.COLUMNS, "moment_share": 0.0},
+        # Rows are not centred either: then an input of zeros is the null record of zero-out.
+        in_out={**_on_features.COLUMNS, "moment_share": 0.0, "mean_share": 0.0},
     )
-    keep = run is not None  # the thousand small trainings of an audit leave nothing behind
-    rows = fixed_features.compute(dataset, feature_map, keep)
-    linear.check(rows.train, dataset.train.labels, dataset.classes, shape, rule)
-    reserve(settings, run, cost.event(), ledger.WEIGHTS, dataset.computed_from_data)
-    with progress.steps(rule.schedule.steps, 0, show_progress) as bar:
-        fitted = linear.fit(
-            rows.train,
-            dataset.train.labels,
-            dataset.classes,
+
+    def takes(self, settings: Settings) -> frozenset[str]:
+        """Return which of the optional settings it uses."""
+        return frozenset({"steps", "lr"})
+
+    def prepare(self, settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
+        """Settle everything about a training and spend nothing."""
+        began = time.monotonic()
+        given = {k: v for k, v in asdict(self.options(settings)).items() if v is not None}
+        given.pop("features")
+        refuse_not_finite(dataset)
+        feature_map = self.feature_map(settings, dataset.input_shape)
+        model = _on_features.FeatureLinear(feature_map, dataset.classes, dataset.pixels)
+        shape = (feature_map.channels, feature_map.positions)
+        labels = dataset.train.labels
+        rule, cost = linear.planned(
+            len(labels),
+            settings.epsilon,
+            settings.delta,
             shape,
-            rule,
-            cost,
-            fixed_features.noise_bits(settings.seed),
-            lambda step: bar.advance((), None, None),
+            steps=settings.steps,
+            lr=settings.lr,
+            **given,
         )
-    with torch.no_grad():
-        model.linear.weight.copy_(torch.from_numpy(fitted.weights.T))
-        model.linear.bias.copy_(torch.from_numpy(fitted.bias))
-    accuracy = score(fitted, rows.test, dataset.test.labels)
-    validation = None
-    if dataset.validation is not None:
-        validation = score(fitted, rows.validation, dataset.validation.labels)
-    seconds = time.monotonic() - began
-    fixed_features.log(run, rule.schedule.steps, accuracy, cost.epsilon, seconds)
-    return Outcome(
-        model=model,
-        model_name=f"{feature_map.name}+linear",
-        statement=statement(
-            feature_map,
-            fitted,
-            len(dataset.train.labels),
-            settings.seed is not None,
-            dataset.computed_from_data,
-            dataset.provenance,
-        ),
-        accuracy=accuracy,
-        validation_accuracy=validation,
-        steps=rule.schedule.steps,
-        seconds=seconds,
-        chosen=fitted.chosen(),
-    )
+        steps = rule.schedule.steps
+
+        def start(run: Run) -> Trained:
+            # The thousand small trainings of an audit leave nothing behind.
+            rows = _on_features.compute(dataset, feature_map, keep=run.folder is not None)
+            linear.check(rows.train, labels, dataset.classes, shape, rule)
+            run.pay()
+            bits = _on_features.noise_bits(settings.seed)
+            with progress.steps(steps, 0, run.show_progress) as bar:
+                fitted = linear.fit(
+                    rows.train,
+                    labels,
+                    dataset.classes,
+                    shape,
+                    rule,
+                    cost,
+                    bits,
+                    lambda step: bar.advance((), None, None),
+                )
+            model.set(fitted.weights, fitted.bias)
+
+            def score(of: Any, truth: Any) -> float:
+                return accuracy(fitted, of, truth)
+
+            return _on_features.trained(
+                run, model, dataset, rows, score, steps, cost.epsilon, began
+            )
+
+        return Prepared(
+            event=cost.event(),
+            coverage=coverage(
+                feature_map, rule, cost, settings.seed is not None, dataset.computed_from_data
+            ),
+            model=model,
+            model_name=f"{feature_map.name}+linear",
+            steps=steps,
+            resolved=linear.chosen(rule, cost),
+            start=start,
+            notes=(RULE_NOTE, *dataset.provenance, *large_delta(cost.delta, len(labels))),
+        )
+
+    def rebuild(self, description: Description) -> _on_features.FeatureLinear:
+        """Return the model that a bundle describes."""
+        feature_map = features.build(description.features, description.shape)
+        return _on_features.FeatureLinear(
+            feature_map, len(description.class_names), description.pixels
+        )
+
+    def check_null(self, settings: Settings, input_shape: tuple[int, ...]) -> None:
+        """Refuse an audit in whose trainings an input of zeros is not the null record."""
+        shares = [settings.options.get(name) for name in ("mean_share", "moment_share")]
+        if shares != [0.0, 0.0]:
+            raise ValueError(
+                "an input of zeros is certified's null record only where rows are not centred: "
+                "that needs the options mean_share=0 and moment_share=0; or use --relation pair"
+            )
+        super().check_null(settings, input_shape)
 
 
-def checked_options(settings: Settings) -> dict[str, Any]:
-    """The method's own options; anything that would be ignored is refused."""
-    refuse_options(settings, OPTIONS)
-    fixed_features.refuse_network(settings, "certified")
-    for name in settings.options:
-        if name != "features":
-            number_of(settings.options, name, 0.0)
-    return dict(settings.options)
-
-
-def score(fitted: linear.Fitted, rows: Any, labels: Any) -> float:
-    """The share of records that are classified correctly."""
+def accuracy(fitted: linear.Fitted, rows: Any, labels: Any) -> float:
+    """Return the share of records that are classified correctly."""
     right = sum(
         int((fitted.logits(rows[at : at + 4096]).argmax(1) == labels[at : at + 4096]).sum())
         for at in range(0, len(labels), 4096)
@@ -120,18 +146,28 @@ def score(fitted: linear.Fitted, rows: Any, labels: Any) -> float:
     return right / len(labels)
 
 
-def statement(
+def coverage(
     feature_map: features.FeatureMap,
-    fitted: linear.Fitted,
-    records: int,
+    rule: linear.Rule,
+    cost: linear.Spending,
     seed_known: bool,
     computed_from_data: tuple[str, ...] = (),
-    provenance: tuple[str, ...] = (),
-) -> Statement:
-    """What may be claimed of the weights."""
-    cost, schedule = fitted.spending, fitted.rule.schedule
-    return Statement(
+) -> Coverage:
+    """Return what the bound of a fit covers: the weights."""
+    return Coverage(
         method="certified (linear on fixed features, full-batch noisy gradient descent)",
+        covers=WEIGHTS,
+        accountant="Gaussian, exact (Balle and Wang 2018; composition in μ², Dong et al. 2022)",
+        epsilon=lambda event: events.compose([event], cost.delta),
+        delta=cost.delta,
+        relation="zero-out",
+        sampling="none: every step uses every record",
+        covered=(
+            "the released weights and bias, and what is computed from them and no training input",
+            "the private mean and second moments of the features, and every iterate",
+        ),
+        not_covered=(_on_features.REPLACED, _on_features.CACHED, *BESIDE_THE_WEIGHTS),
+        assumptions=_on_features.assumptions(feature_map, seed_known, computed_from_data),
         mechanism={
             "name": "Gaussian",
             "noise": noise.SAMPLER,
@@ -140,27 +176,11 @@ def statement(
             "mu_moments": cost.mu_moments,
             "mu_steps": cost.mu_steps,
             "noise_multiplier": cost.noise_multiplier,
-            "clip": schedule.clip,
+            "clip": rule.schedule.clip,
             "features": feature_map.name,
         },
-        epsilon=cost.epsilon,
-        delta=cost.delta,
-        accountant="Gaussian, exact (Balle and Wang 2018; composition in μ², Dong et al. 2022)",
-        relation="zero-out",
-        sampling="none: every step uses every record",
-        steps=schedule.steps,
-        covers_draws=False,
-        covers_weights=True,
-        covers=(
-            "the released weights and bias, and what is computed from them and no training input",
-            "the private mean and second moments of the features, and every iterate",
-        ),
-        does_not_cover=(
-            fixed_features.REPLACED,
-            fixed_features.CACHED,
-            *BESIDE_THE_WEIGHTS,
-        ),
-        assumptions=fixed_features.assumptions(feature_map, seed_known, computed_from_data),
-        notes=(RULE_NOTE, *provenance, *large_delta(cost.delta, records)),
-        proviso=fixed_features.proviso(feature_map),
+        proviso=_on_features.proviso(feature_map),
     )
+
+
+METHOD = Certified()

@@ -1,27 +1,28 @@
-"""Poisson batches without noise: the ε = ∞ column of a table, and no guarantee at all."""
+"""Training without noise on Poisson batches: the ε = ∞ column of a table, and no claim at all."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 from torch.nn import functional
 
-from simplexdp import data, distributed, ledger, training
-from simplexdp.methods.outcome import (
-    CLASS_WEIGHTS,
-    Outcome,
-    class_weights_of,
-    model_for,
-    refuse_options,
-    reserve,
-    seed_of,
-    steps_from_epochs,
-)
-from simplexdp.runs import RunFolder
+from simplexdp import data, distributed, optimizers
+from simplexdp.accounting import events
+from simplexdp.claims import NOTHING, Coverage
+from simplexdp.methods import _network
+from simplexdp.methods.base import Audited, Options, Prepared, option
 from simplexdp.schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from simplexdp.settings import DEFAULTS, Settings
-from simplexdp.statement import Statement
+from simplexdp.training import Job
+
+
+@dataclass(frozen=True)
+class PlainOptions(Options):
+    """The options of plain training."""
+
+    class_weights: str | None = option(None, _network.WEIGHTS_HELP, (_network.BALANCED,))
 
 
 def _loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
@@ -34,34 +35,39 @@ def _loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
     return (losses * weights.to(losses)[labels]).mean()
 
 
-def train(
-    settings: Settings, dataset: data.Dataset, run: RunFolder | None, show_progress: bool = False
-) -> Outcome:
+class Plain(_network.NetworkMethod):
     """Train on the cross entropy, with the batches and the optimizer of Algorithm 1."""
-    records = len(dataset.train.labels)
-    seed = distributed.agree(seed_of(settings, run))
-    refuse_options(settings, (CLASS_WEIGHTS,))
-    weights = class_weights_of(settings, dataset)
-    # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
-    batch_size, steps = schedule(
-        records,
-        DEFAULTS.epsilon,
-        DEFAULTS.delta,
-        settings.batch_size,
-        steps_from_epochs(settings, records, settings.batch_size),
-        DEFAULTS.alpha,
-    )
-    name, model = model_for(settings, dataset, seed)
-    lr = settings.lr or rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
-    optimizer = training.make_optimizer(settings.optimizer, model, lr)
-    criterion = partial(_loss, weights=weights)
-    parallel = distributed.parallel(model)
 
-    def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
-        return distributed.descend(parallel, optimizer, criterion, inputs, labels)
+    name = "plain"
+    title = "plain"
+    bound = "none"
+    covers_weights = "no"
+    Options = PlainOptions
+    audited = Audited(adds_noise=False)
 
-    trained = training.train(
-        training.Job(
+    def prepare(self, settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
+        """Settle everything about a training and spend nothing."""
+        weights = _network.class_weights(self.options(settings).class_weights, dataset)
+        records = len(dataset.train.labels)
+        # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
+        batch_size, steps = schedule(
+            records,
+            DEFAULTS.epsilon,
+            DEFAULTS.delta,
+            settings.batch_size,
+            _network.steps_from_epochs(settings, records, settings.batch_size),
+            DEFAULTS.alpha,
+        )
+        name, model = _network.model_for(settings, dataset, seed)
+        lr = settings.lr or rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
+        optimizer = optimizers.make(settings.optimizer, model, lr)
+        parallel = distributed.parallel(model)
+        criterion = partial(_loss, weights=weights)
+
+        def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
+            return distributed.descend(parallel, optimizer, criterion, inputs, labels)
+
+        job = Job(
             model=model,
             update=update,
             dataset=dataset,
@@ -70,33 +76,28 @@ def train(
             seed=seed,
             settings=settings,
             optimizer=optimizer,
-            reserve=lambda: reserve(settings, run, ledger.no_guarantee(), ledger.NOTHING),
-        ),
-        run,
-        show_progress,
-    )
-    return Outcome.of(
-        trained,
-        model,
-        name,
-        Statement(
-            method="plain",
-            mechanism={"name": "none"},
-            epsilon=None,
-            delta=None,
-            accountant="none",
-            relation="none",
-            sampling=f"Poisson, rate {batch_size}/{records}",
+            weighable=weights is None,
+        )
+        return Prepared(
+            event=events.no_guarantee(),
+            coverage=Coverage(
+                method="plain",
+                covers=NOTHING,
+                accountant="none",
+                epsilon=lambda event: None,
+                delta=None,
+                relation="none",
+                sampling=f"Poisson, rate {batch_size}/{records}",
+                not_covered=("Anything: the training has no privacy mechanism.",),
+                mechanism={"name": "none"},
+            ),
+            model=model,
+            model_name=name,
             steps=steps,
-            covers_draws=False,
-            covers_weights=False,
-            covers=(),
-            does_not_cover=("Anything: the training has no privacy mechanism.",),
+            resolved={"batch_size": batch_size, "sample_rate": batch_size / records, "lr": lr},
+            start=partial(_network.start, job),
             notes=dataset.provenance,
-        ),
-        {
-            "batch_size": batch_size,
-            "sample_rate": batch_size / records,
-            "lr": lr,
-        },
-    )
+        )
+
+
+METHOD = Plain()

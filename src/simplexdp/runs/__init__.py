@@ -14,9 +14,8 @@ from simplexdp.runs.folder import (
     STATEMENT,
     RunFolder,
     fresh_path,
-    machine,
-    version,
 )
+from simplexdp.runs.machine import machine
 
 __all__ = [
     "CHECKPOINT",
@@ -31,5 +30,4 @@ __all__ = [
     "RunFolder",
     "fresh_path",
     "machine",
-    "version",
 ]

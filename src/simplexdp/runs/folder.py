@@ -1,24 +1,20 @@
-"""What does a run leave behind?  A folder with its configuration, weights, metrics, statement."""
+"""Run folders: a run's configuration, weights, metrics and statement."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save
 from torch import nn
 
-from simplexdp import distributed, files
-from simplexdp.ledger import Event, Ledger
+from simplexdp import __version__, distributed, files
+from simplexdp.runs.machine import machine
 from simplexdp.settings import Settings
 from simplexdp.statement import Statement
 
@@ -40,25 +36,15 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.ledger: Ledger | None = None
-        self.counted = False
 
-    def reserve(self, data: str, method: str, event: Event, covers: str) -> None:
-        """Count this run in its ledger before it starts; a resumed run is found there by its id."""
-        if self.ledger is not None:
-            path, run_id = str(self.path.resolve()), self.configuration().get("id")
-            self.ledger.reserve(data, method, event, path, covers, run_id=run_id)
-            self.counted = True
-
-    def count_in(self, ledger: Ledger) -> None:
+    def count_in(self, ledger: Path) -> None:
         """Name the ledger that will count this run, so that it is the same one after a kill."""
-        self.ledger = ledger
-        book = str(ledger.path.resolve())
+        book = str(ledger.resolve())
         files.write_json(self.path / CONFIGURATION, {**self.configuration(), "ledger": book})
 
     @classmethod
-    def create(cls, path: Path, settings: Settings) -> RunFolder:
-        """A new folder; one that exists is refused, so that no run is overwritten."""
+    def create(cls, path: Path, settings: Settings, revision: int = 1) -> RunFolder:
+        """Make a new folder; one that exists is refused, so that no run is overwritten."""
         try:
             path.mkdir(parents=True)
         except FileExistsError as error:
@@ -71,7 +57,8 @@ class RunFolder:
                 {
                     "id": secrets.token_hex(8),
                     "settings": settings.to_json(),
-                    "version": version(),
+                    "version": __version__,
+                    "revision": revision,
                     "machine": machine(),
                     "processes": distributed.world(),
                 },
@@ -83,7 +70,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run folder."""
+        """Open an existing run folder."""
         if not (path / CONFIGURATION).is_file():
             raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
         return cls(path)
@@ -122,11 +109,11 @@ class RunFolder:
         return record
 
     def processes(self) -> int:
-        """How many processes train it; earlier builds did not write it, and had one."""
+        """Return how many processes train it; earlier builds did not write it, and had one."""
         return int(self.configuration().get("processes", 1))
 
     def ledger_path(self) -> Path | None:
-        """The ledger that counts the run, if one does."""
+        """Return the ledger that counts the run, if one does."""
         found = self.configuration().get("ledger")
         return None if found is None else Path(str(found))
 
@@ -136,14 +123,13 @@ class RunFolder:
             raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
         return Settings.from_json(record["settings"])
 
-    def check_begun_as(self, settings: Settings) -> None:
-        """Refuse to go on with other settings or another version than the folder was begun with."""
-        record = self.configuration()
-        same = self.settings().key(version()) == settings.key(version())
-        if not same or record.get("version") != version():
+    def check_begun_as(self, settings: Settings, revision: int) -> None:
+        """Refuse to go on with other settings, or with a method that would train something else."""
+        same = self.settings().key(revision) == settings.key(revision)
+        if not same or self.configuration().get("revision", 1) != revision:
             raise ValueError(
-                f"{self.path} was begun with other settings or by another version; resume with the "
-                f"settings in its {CONFIGURATION}, or train anew in another folder"
+                f"{self.path} was begun with other settings or by another revision of its method; "
+                f"resume with the settings in its {CONFIGURATION}, or train anew in another folder"
             )
         begun, now = self.processes(), distributed.world()
         if begun != now:  # each process has noise of its own
@@ -171,7 +157,7 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What was measured, up to the line that a kill cut in two."""
+        """Return what was measured, up to the line that a kill cut in two."""
         path = self.path / METRICS
         found: list[dict[str, Any]] = []
         text = path.read_text("utf-8", errors="replace") if path.exists() else ""
@@ -191,7 +177,7 @@ class RunFolder:
         files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
     def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
-        """The weights, and what it takes to build the model and give it inputs."""
+        """Write the weights, and what it takes to build the model and give it inputs."""
         files.write_json(self.path / DESCRIPTION, description)
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
@@ -201,7 +187,7 @@ class RunFolder:
         files.write_json(self.path / STATEMENT, statement.to_json())
 
     def save_outcome(self, outcome: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
-        """What came out, and of which files where they are not known ones."""
+        """Write what came out, and of which files where they are not known ones."""
         record = {**self.configuration(), "outcome": outcome}
         files.write_json(
             self.path / CONFIGURATION, record | ({CHECKSUMS: dict(checksums)} if checksums else {})
@@ -209,37 +195,7 @@ class RunFolder:
 
 
 def fresh_path(settings: Settings) -> Path:
-    """A new folder name below ./runs."""
+    """Return a new folder name below ./runs."""
     data = Path(settings.data).stem
-    return Path("runs") / f"{data}-{settings.method}-{secrets.token_hex(4)}"
-
-
-@cache  # every record of the results asks
-def version() -> str:
-    return metadata.version("simplexdp")
-
-
-def machine() -> dict[str, Any]:
-    """What a timing or a number depends on; nothing that names a person or a host.
-
-    Single precision rounds otherwise with other vector instructions, and a training with it.
-    """
-    return {
-        "cores": os.cpu_count(),
-        "processor": _processor(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    """The processor's model where the system tells it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{platform.machine()} {models[0]}" if models else platform.machine()
+    method = settings.method.replace(":", ".").replace(os.sep, ".")
+    return Path("runs") / f"{data}-{method}-{secrets.token_hex(4)}"

@@ -8,8 +8,8 @@ from typing import Any
 
 from simplexdp import accounting, files
 from simplexdp.paper import labels
+from simplexdp.rounding import rounded_up
 from simplexdp.runs import version
-from simplexdp.statement import rounded_up
 
 COST = Path("benchmarks") / "cost.json"
 OF_CLASSES = (  # what a row says of the classes that a network finds

@@ -1,11 +1,11 @@
-"""What do Poisson-sampled Gaussian releases cost, by the PRV accountant of Opacus?
+"""What Poisson-sampled Gaussian releases cost, by the PRV accountant of Opacus.
 
 Formal guarantee
     Statement: T releases of a sum to which a record adds at most 1 in norm, each over a Poisson
     sample of rate q and with Gaussian noise of standard deviation σ, are (ε, δ)-differentially
     private under add/remove at a fixed q, with the ε of ``epsilon_of`` (Gopi et al., 2021).
     Assumptions: the accountant is in floating point, and is refused where its rounding may reach a
-    tenth of δ, or its figure e^ε the largest double.
+    tenth of δ, or its e^ε the largest double.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 import warnings
 from functools import cache
+from typing import Any
 
 import numpy as np
-from opacus.accountants import PRVAccountant
 
 from simplexdp.accounting.inputs import check_epsilon
 
-# It forms e^ε in double precision: beyond e^709 its figure stands still and is too small.
+# It forms e^ε in double precision: beyond e^709 its ε stands still and is too small.
 LARGEST_EPSILON = 500.0
 # What the PRV accountant's Fourier transforms in double precision may move in δ with every step.
 ROUNDING_OF_A_STEP = 1e-15
@@ -29,7 +29,7 @@ ROUNDING_OF_A_STEP = 1e-15
 def epsilon_of(
     noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float
 ) -> float:
-    """The PRV accountant's upper bound on ε for these steps; it includes its numerical error."""
+    """Return the PRV accountant's upper bound on ε for these steps, its numerical error in it."""
     epsilon = _bound(noise_multiplier, sample_rate, steps, delta, error)
     if epsilon > LARGEST_EPSILON:
         raise ValueError(
@@ -39,11 +39,20 @@ def epsilon_of(
     return epsilon
 
 
+def bound(event: Any, epsilon: float, delta: float) -> float:
+    """Return ε of `events.sampled_gaussian`, with the numerical error of a budget."""
+    sampled, noise = event.event, event.event.event.noise_multiplier
+    error = numerical_error(epsilon)
+    return epsilon_of(noise, sampled.sampling_probability, event.count, delta, error)
+
+
 @cache
 def _bound(
     noise_multiplier: float, sample_rate: float, steps: int, delta: float, error: float
 ) -> float:
-    """The accountant's figure; infinity where that is beyond what it computes."""
+    """Return the accountant's ε; infinity where that is beyond what it computes."""
+    from opacus.accountants import PRVAccountant  # takes seconds to load
+
     check_rounding(steps, delta)
     accountant = PRVAccountant()
     accountant.history = [(noise_multiplier, sample_rate, steps)]
@@ -56,28 +65,27 @@ def _bound(
             return math.inf
     if not epsilon <= LARGEST_EPSILON:  # true for NaN too
         return math.inf
-    return max(0.0, epsilon)  # at a large δ the figure may be negative; ε = 0 is then what holds
+    return max(0.0, epsilon)  # at a large δ it may be negative; ε = 0 is then what holds
 
 
 def check_rounding(steps: int, delta: float) -> None:
-    """Refuse a δ at which rounding would make the accountant's figure too small."""
+    """Refuse a δ at which rounding would make the accountant's ε too small."""
     moved = steps * ROUNDING_OF_A_STEP
     if not moved <= delta / 10.0:
         raise ValueError(
             f"delta = {delta:g} is too small for the PRV accountant at {steps} steps: rounding may "
-            f"move about {moved:.1g}, more than a tenth of it, and the figure would be too small; "
-            "use a larger delta or fewer steps"
+            f"move {moved:.1g}; use a larger delta or fewer steps"
         )
 
 
 def numerical_error(epsilon: float) -> float:
-    """The accountant's error, which its figure includes: a fifth of a percent of the budget."""
+    """Return the accountant's error, which its ε includes: a fifth of a percent of the budget."""
     return min(0.1, max(1e-3, 0.002 * epsilon))
 
 
 @cache
 def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> tuple[float, float]:
-    """A noise multiplier within the budget, and above 99 % of it, and what it costs."""
+    """Return a noise multiplier within the budget, and above 99 % of it, and what it costs."""
     check_epsilon(epsilon)
     if epsilon > LARGEST_EPSILON:
         raise ValueError(

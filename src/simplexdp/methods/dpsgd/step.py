@@ -1,4 +1,4 @@
-"""What does one step of DP-SGD do with its batch? Clip by record, sum, add noise, average.
+"""One step of DP-SGD: clip by record, sum, add noise, average.
 
 Formal guarantee
     Statement: ``clipped_sum`` changes by at most ``clip`` in norm when a record comes or goes, and
@@ -6,7 +6,7 @@ Formal guarantee
     what follows is post-processing with public numbers.
     Assumptions: the model treats every record by itself (no batch normalisation), the gradients
     that Opacus' hooks leave are those of single records (their number is checked here in every
-    step, their values by ``dpsgd_probe`` before the run), and sums are in floating point, whose
+    step, their values by ``probe`` before the run), and sums are in floating point, whose
     rounding is not accounted for.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch import distributed as processes
 from torch.nn import functional
 
-from simplexdp import distributed, training
+from simplexdp import batches, distributed
 from simplexdp.data.augment import augment
 
 
@@ -45,7 +45,7 @@ def clipped_sum(
     chosen: StepParameters,
     rng: np.random.Generator,
 ) -> list[Tensor]:
-    """The sum of clipped per-example gradients, by parameter, over all processes.
+    """Return the sum of clipped per-example gradients, by parameter, over all processes.
 
     Microbatches bound the memory (a virtual step): the sum is the same whatever their size.
     """
@@ -80,7 +80,7 @@ def _add_clipped(totals: list[Tensor], gradients: list[Tensor], clip: float) -> 
 
 
 def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor:
-    """A parameter's gradient for each record, averaged over its copies; refused if it is not."""
+    """Return a parameter's gradient for each record, averaged over its copies."""
     gradient = getattr(parameter, "grad_sample", None)
     if gradient is None:
         raise ValueError(
@@ -115,14 +115,14 @@ def check_precision() -> None:
 def copies_of(
     inputs: Tensor, labels: Tensor, chosen: StepParameters, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Each record as many times as asked for, each copy augmented by its own draw."""
+    """Return each record as many times as asked for, each copy augmented by its own draw."""
     if not chosen.augmentations:
         return inputs, labels
     stored = inputs.repeat_interleave(chosen.copies, dim=0)
     if chosen.pixels:  # back to bytes, in which zero is black, as the augmentation expects it
         stored = ((stored * 0.5 + 0.5) * 255.0).round().to(torch.uint8)
     return (
-        training.to_network(augment(stored, chosen.augmentations, rng), channels_last=False),
+        batches.to_network(augment(stored, chosen.augmentations, rng), channels_last=False),
         labels.repeat_interleave(chosen.copies, dim=0),
     )
 
@@ -130,7 +130,7 @@ def copies_of(
 def set_noisy_gradient(
     model: nn.Module, totals: list[Tensor], chosen: StepParameters, rng: np.random.Generator
 ) -> None:
-    """Gradient = (sum + σ·clip·N) / (n·q), over the clip too where gradients are rescaled."""
+    """Set the gradient to (sum + σ·clip·N) / (n·q), over the clip too where it is rescaled."""
     scale = chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
     for parameter, total in zip(trainable(model), totals, strict=True):
         draw = rng.standard_normal(tuple(total.shape)) * (chosen.noise_multiplier * chosen.clip)
@@ -139,12 +139,12 @@ def set_noisy_gradient(
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that get a gradient, in a fixed order."""
+    """Return the parameters that get a gradient, in a fixed order."""
     return [p for p in model.parameters() if p.requires_grad]
 
 
 def average_into(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """An exponential average of the weights; early on it forgets faster, as in De et al. (2022)."""
+    """Average the weights exponentially; early on it forgets faster, as in De et al. (2022)."""
     decay = min(decay, (1.0 + step) / (10.0 + step))
     with torch.no_grad():
         for mean, now in zip(averaged.parameters(), model.parameters(), strict=True):

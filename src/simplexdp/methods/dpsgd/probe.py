@@ -1,4 +1,4 @@
-"""Are the gradients that DP-SGD clips those of single records? Asked before anything is spent.
+"""A probe, before anything is spent, that the gradients DP-SGD clips are those of single records.
 
 Opacus takes the first dimension of each layer's input for the record. A network that reshapes its
 records into patches, or puts positions before records, has something else there, and clipping that
@@ -15,24 +15,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simplexdp.methods.dpsgd_step import per_record, trainable
+from simplexdp.methods.dpsgd.step import per_record, trainable
 from simplexdp.models.probe import moved, unchanged
+
+if TYPE_CHECKING:
+    from opacus.grad_sample import GradSampleModule
 
 PROBES = 3
 # Rounding in single precision, as a share of a parameter's gradient and of the whole one.
 RELATIVE, OF_THE_WHOLE = 1e-3, 1e-5
 
 
-def with_gradients_by_record(
-    model: nn.Module, input_shape: tuple[int, ...], classes: int
-) -> GradSampleModule:
-    """Opacus' hooks on the model, refused where what they give is not by record."""
+def check_by_record(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a model whose gradients by Opacus' hooks are not those of single records."""
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
     inputs = 2.0 * torch.rand((PROBES, *input_shape), generator=generator) - 1.0
@@ -45,18 +46,17 @@ def with_gradients_by_record(
             with weights(model):
                 model.train()
                 wanted = _one_by_one(model, *probes)
-                hooked = _hooked(model)
+                hooks = hooked(model)
                 try:
                     _compare(_by_hooks(model, *probes), wanted)
-                except BaseException:
-                    hooked.remove_hooks()
-                    raise
-            if weights is moved:
-                hooked.remove_hooks()
-    return hooked
+                finally:
+                    hooks.remove_hooks()
 
 
-def _hooked(model: nn.Module) -> GradSampleModule:
+def hooked(model: nn.Module) -> GradSampleModule:
+    """Return Opacus' hooks on a model, by which a backward pass leaves gradients by record."""
+    from opacus.grad_sample import GradSampleModule  # takes seconds to load
+
     try:
         return GradSampleModule(model, batch_first=True, loss_reduction="sum")
     except NotImplementedError as error:
@@ -64,14 +64,14 @@ def _hooked(model: nn.Module) -> GradSampleModule:
 
 
 def _losses(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Each record's loss; both ways of differentiating see the same dropout."""
+    """Return each record's loss; both ways of differentiating see the same dropout."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
 def _one_by_one(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
-    """By parameter, the gradients of the records' losses, one backward pass each."""
+    """Return, by parameter, the gradients of the records' losses, one backward pass each."""
     parameters = trainable(model)
     rows = [
         torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
@@ -81,7 +81,7 @@ def _one_by_one(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor
 
 
 def _by_hooks(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
-    """The same from Opacus' hooks, which leave nothing behind."""
+    """Return the same from Opacus' hooks, which leave nothing behind."""
     try:
         _losses(model, inputs, labels).sum().backward()
     except (RuntimeError, TypeError, IndexError) as error:

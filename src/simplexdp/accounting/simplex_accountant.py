@@ -1,0 +1,187 @@
+"""Provide dp-accounting's PLD accountant with the events of the Dirichlet mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import dp_accounting
+from dp_accounting import DpEvent, NeighboringRelation
+from dp_accounting.pld import PLDAccountant
+
+from simplexdp.accounting import rounding
+from simplexdp.accounting.composed import (
+    HIDDEN,
+    VISIBLE,
+    Step,
+    grid,
+    masses_of,
+    step_distribution,
+)
+from simplexdp.accounting.events import (
+    DirichletDpEvent,
+    mechanism_of,
+    steps_of,
+)
+from simplexdp.accounting.inputs import check_delta
+from simplexdp.accounting.loss_distribution import loss_range
+
+_CONTAINERS = (
+    dp_accounting.SelfComposedDpEvent,
+    dp_accounting.ComposedDpEvent,
+    dp_accounting.NoOpDpEvent,
+    dp_accounting.NonPrivateDpEvent,
+)
+
+
+def _step_of(event: DpEvent) -> Step | None:
+    """Return the step that an event stands for, None if it is not one of this mechanism's."""
+    draw = mechanism_of(event)
+    if not isinstance(draw, DirichletDpEvent):
+        return None
+    participation = HIDDEN if isinstance(event, dp_accounting.PoissonSampledDpEvent) else VISIBLE
+    rate = 1.0 if draw is event else event.sampling_probability
+    return Step(participation, rate, draw.r, draw.alpha)
+
+
+def _refusal(step: Step, relation: NeighboringRelation) -> str | None:
+    """Why a step has no theorem under a relation; None if it has one."""
+    if not 0 < step.r < step.alpha:
+        return f"r must lie strictly between 0 and alpha = {step.alpha}, got {step.r}"
+    if not 0 < step.sample_rate <= 1 or (step.participation == HIDDEN and step.sample_rate == 1):
+        return f"the sampling probability must lie strictly between 0 and 1, got {step.sample_rate}"
+    if step.participation == HIDDEN and relation == NeighboringRelation.REPLACE_ONE:
+        return (
+            "amplification of the Dirichlet mechanism by hidden sampling has no theorem under "
+            "REPLACE_ONE; use REPLACE_SPECIAL (zero-out) or ADD_OR_REMOVE_ONE with a dummy draw"
+        )
+    if step.participation == VISIBLE and relation == NeighboringRelation.ADD_OR_REMOVE_ONE:
+        return (
+            "a draw that is visibly there or not tells a record's presence; under "
+            "ADD_OR_REMOVE_ONE it has no finite bound, use REPLACE_ONE or REPLACE_SPECIAL"
+        )
+    return None
+
+
+class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
+    """dp-accounting's PLD accountant, with the events of the Dirichlet mechanism.
+
+    Formal guarantee
+        The figure bounds the composition of all events under the neighbouring relation. For
+        Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
+        means that the null record emits the draw of some fixed softmax output, and dominance of
+        the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
+        not below, where scans found no counterexample (docs/dominance.md). Every rounding to the
+        grid and truncation is pessimistic; what floating point may have moved is estimated
+        (rounding.py) and set aside from δ, and a figure is refused where that is more than a tenth
+        of δ. Events must have been fixed before the first result was seen; if later ones are chosen
+        by earlier results, the composition is fully adaptive and the figure is no bound.
+    """
+
+    _pld: Any
+
+    def __init__(
+        self,
+        neighboring_relation: NeighboringRelation = NeighboringRelation.REPLACE_SPECIAL,
+        value_discretization_interval: float = 1e-4,
+        delta: float = 1e-6,
+    ) -> None:
+        super().__init__(neighboring_relation, value_discretization_interval)
+        check_delta(delta)
+        self._smallest_delta = delta
+        self._interval = value_discretization_interval
+        self._allowance = 0.0
+        self._steps = 0
+
+    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
+        step = _step_of(event)
+        if step is None:
+            return self._maybe_compose_other(event, count, do_compose)
+        reason = _refusal(step, self.neighboring_relation)
+        if reason is not None:
+            return self.CompositionErrorDetails(invalid_event=event, error_message=reason)
+        if do_compose and step.sample_rate > 0:
+            rounding.check(
+                self._allowance + rounding.least(count), self._smallest_delta, self._steps + count
+            )
+            tail = 1e-3 * self._smallest_delta
+            low, high = loss_range(
+                tail / count,
+                step.sample_rate if step.participation == HIDDEN else 1.0 - 1e-16,
+                step.r,
+                step.alpha,
+            )
+            single = step_distribution(step, self._interval, low, high)
+            self._allowance += rounding.incomplete_beta(count, step.alpha)
+            self._add(single.self_compose(count, tail), count, single._pmf_remove.size, tail)
+        return None
+
+    def _maybe_compose_other(self, event: Any, count: int, do_compose: bool) -> Any:
+        """An event of dp-accounting's own, composed apart so that its rounding can be seen."""
+        if not do_compose or isinstance(event, _CONTAINERS):
+            return super()._maybe_compose(event, count, do_compose)
+        alone = PLDAccountant(self.neighboring_relation, self._interval)
+        alone.compose(event, count)
+        if math.isinf(alone.get_epsilon(0.5)):
+            self._contains_non_dp_event = True
+            return None
+        # Full-batch Gaussian steps are one Gaussian in closed form, not a transform.
+        steps = 1 if isinstance(event, dp_accounting.GaussianDpEvent) else count
+        self._add(alone._pld, steps, 0, 0.0)
+        return None
+
+    def _add(self, new: Any, steps: int, length: int, tail: float) -> None:
+        """Compose T steps' distribution with the rest, and set aside what rounding may move."""
+        self._allowance += max(
+            rounding.self_composition(steps, masses_of(pmf), length)
+            + rounding.composition(masses_of(pmf), masses_of(rest))
+            for pmf, rest in (
+                (new._pmf_remove, self._pld._pmf_remove),
+                (new._pmf_add, self._pld._pmf_add),
+            )
+        )
+        self._steps += steps
+        self._pld = self._pld.compose(new, tail)
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """ε at this δ less the allowance; refused below the δ the accountant was made for."""
+        if target_delta < self._smallest_delta:
+            raise ValueError(
+                f"this accountant was made for delta of at least {self._smallest_delta:g}, "
+                f"got {target_delta:g}; make one with a smaller delta"
+            )
+        rounding.check(self._allowance, target_delta, self._steps)
+        return float(super().get_epsilon(target_delta - self._allowance))
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """δ at this ε, the allowance added."""
+        return min(1.0, float(super().get_delta(target_epsilon)) + self._allowance)
+
+
+def _interval_for(events: Sequence[DpEvent], delta: float) -> float:
+    """Return a grid fine enough for every Dirichlet step, 1e-4 if there is none."""
+    intervals = [1e-4]
+    for event in events:
+        for inner, count in steps_of(event):
+            step = _step_of(inner)
+            if step is not None:
+                intervals.append(grid(step, count, delta, 16.0)[0])
+    return max(min(intervals), 2e-6)
+
+
+def compose_by_distribution(events: Sequence[DpEvent], delta: float) -> float:
+    """Return ε of all the events together under zero-out, by `SimplexAccountant`.
+
+    Formal guarantee
+        That of `SimplexAccountant`.
+    """
+    accountant = SimplexAccountant(
+        value_discretization_interval=_interval_for(events, delta), delta=delta
+    )
+    for event in events:
+        accountant.compose(event)
+    epsilon = float(accountant.get_epsilon(delta))
+    if math.isnan(epsilon):
+        raise ValueError("the composition could not be computed; check the ledger's events")
+    return epsilon

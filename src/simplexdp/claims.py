@@ -1,0 +1,165 @@
+"""What a run claims: what its bound covers, under which relation and which assumptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from simplexdp.accounting import totals
+from simplexdp.journal import DRAWS, NOTHING, WEIGHTS
+from simplexdp.rounding import rounded_up
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+__all__ = [
+    "DRAWS",
+    "NOTHING",
+    "WEIGHTS",
+    "Assumption",
+    "Coverage",
+    "check",
+    "common_assumptions",
+    "described",
+    "large_delta",
+]
+
+SECRET_SEED = "The random seed is secret."
+LABELS_ARE_PUBLIC = (
+    "Any use of the labels, the number of records or the class counts: these are public."
+)
+# What no bound on released weights covers.
+BESIDE_THE_WEIGHTS = (
+    LABELS_ARE_PUBLIC,
+    "The test and validation accuracies, where those records are private too.",
+    "Predictions on the training records: each depends on its own input beside the weights.",
+    "The time that training takes.",
+    "Whether every input is as declared: NaN and infinity, values outside the categories and "
+    "images of another form are refused, and the refusal tells that, and how many, there are.",
+)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A condition of a claim.
+
+    Attributes:
+        text: The condition in a sentence.
+        holds: False where this run breaks it, None where that is not known.
+        mark: The name under which a ledger notes that a run breaks it, if it does so.
+    """
+
+    text: str
+    holds: bool | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a bound covers; the claim of a run is its event together with this.
+
+    Attributes:
+        method: The method, as a statement names it.
+        covers: "weights", "draws" or "nothing".
+        accountant: What computes the bound, by its title.
+        epsilon: ε of an event at `delta`, by that accountant.
+        delta: δ of the claim, None where nothing is claimed.
+        relation: The neighbouring relation.
+        sampling: Which records each step uses.
+        covered: What is covered, in sentences.
+        not_covered: What is not, in sentences.
+        assumptions: What the bound rests on.
+        mechanism: Details of the mechanism beside those that the event holds.
+        proviso: What coverage of weights rests on that the software cannot know.
+        draws_too: Whether noised outputs are covered beside the weights.
+    """
+
+    method: str
+    covers: str
+    accountant: str
+    epsilon: Callable[[DpEvent], float | None]
+    delta: float | None
+    relation: str
+    sampling: str
+    covered: Sequence[str] = ()
+    not_covered: Sequence[str] = ()
+    assumptions: Sequence[Assumption] = ()
+    mechanism: Mapping[str, Any] = field(default_factory=dict)
+    proviso: str = ""
+    draws_too: bool = False
+
+    def broken(self) -> tuple[str, ...]:
+        """Return the marks of the assumptions that the run breaks, as a ledger keeps them."""
+        return tuple(a.mark for a in self.assumptions if a.holds is False and a.mark)
+
+
+def check(event: DpEvent, coverage: Coverage) -> None:
+    """Refuse an event and a coverage that contradict each other.
+
+    Raises:
+        ValueError: If an event without a mechanism is claimed to cover something, an event with
+            one to cover nothing, or draws of the Dirichlet mechanism to cover weights.
+    """
+    from simplexdp.accounting import events
+
+    if coverage.covers not in (WEIGHTS, DRAWS, NOTHING):
+        raise ValueError(f"covers is {coverage.covers!r}; use weights, draws or nothing")
+    if (event == events.no_guarantee()) != (coverage.covers == NOTHING):
+        raise ValueError(
+            f"the claim covers {coverage.covers} and its event is {event}; "
+            "a run without a mechanism covers nothing, and no other run does"
+        )
+    if coverage.covers == WEIGHTS and events.is_dirichlet(event):
+        raise ValueError("a Dirichlet bound covers the draws, never the released weights")
+
+
+def described(event: DpEvent) -> dict[str, Any]:
+    """Return the parameters that an event of one kind of step holds, as a statement names them."""
+    from simplexdp.accounting import events
+
+    steps = events.steps_of(event)
+    if len(steps) != 1:
+        return {}
+    step, count = steps[0]
+    mechanism = events.mechanism_of(step)
+    if isinstance(mechanism, events.DirichletDpEvent):
+        return {"r": mechanism.r, "alpha": mechanism.alpha}
+    noise = getattr(mechanism, "noise_multiplier", None)
+    if noise is None:
+        return {}
+    # Releases of all records are one of a μ; sampled ones are not.
+    return {"mu": math.sqrt(count) / noise} if mechanism is step else {"noise_multiplier": noise}
+
+
+def common_assumptions(
+    seed_known: bool, computed_from_data: Sequence[str] = ()
+) -> tuple[Assumption, ...]:
+    """Return what every private run needs: a secret seed and nothing else read from the inputs."""
+    known = " It was given by the user, so every draw can be recomputed." if seed_known else ""
+    computed = "; ".join(computed_from_data)
+    read = f" Computed from the private inputs here: {computed}." if computed else ""
+    return (
+        Assumption(SECRET_SEED + known, not seed_known, totals.SEED_KNOWN),
+        Assumption(
+            "Architecture, learning rate, schedule and stopping were chosen without looking at "
+            "the private inputs or at results on them.",
+        ),
+        Assumption(
+            "Preprocessing uses public facts only: bounds, categories and sizes were not read from "
+            f"the private inputs.{read}",
+            False if computed else None,
+            totals.COMPUTED,
+        ),
+    )
+
+
+def large_delta(delta: float | None, records: int) -> tuple[str, ...]:
+    """Return a note where a δ of this size says nothing about one of so many records."""
+    if delta is None or math.isinf(delta) or delta * records < 1.0:
+        return ()
+    return (
+        f"δ = {rounded_up(delta, 3)} is not below 1 / {records}, the number of records: to publish "
+        "some record whole, chosen at random, would satisfy such a δ. Choose one far below.",
+    )

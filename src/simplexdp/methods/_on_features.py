@@ -1,0 +1,155 @@
+"""What the methods on fixed features share: their model, rows, random bits and sentences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from simplexdp import data, features, noise, sampling
+from simplexdp.claims import Assumption, common_assumptions
+from simplexdp.methods.base import Method, Run, Trained
+from simplexdp.settings import Settings
+
+REPLACED = "Replacing an input by another one: that relation doubles μ."
+OWN_FEATURES = "if these features are a fixed function of one record, which a probe cannot prove"
+CACHED = "The cached features, which are as private as the inputs."
+FEATURES_HELP = f"The fixed features: {', '.join(features.NAMES)} or package.module:function."
+COLUMNS = {"features": "columns"}  # pixels as features, so that an attack sees its input
+
+
+class FeatureLinear(nn.Module):
+    """The released model: fixed features, then one linear layer, which begins at zero."""
+
+    def __init__(self, feature_map: features.FeatureMap, classes: int, pixels: bool) -> None:
+        super().__init__()
+        self.feature_map = feature_map
+        self.pixels = pixels
+        self.linear = zeroed(nn.Linear(feature_map.width, classes))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return logits for inputs as ``data.to_model_input`` gives them."""
+        # uint8 pixels come scaled to [-1, 1]; the features are those of pixels in [0, 1].
+        raw = inputs * 0.5 + 0.5 if self.pixels else inputs
+        return self.on_features(self.feature_map.apply(raw))
+
+    def on_features(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return logits of raw feature rows."""
+        logits: torch.Tensor = self.linear(rows)
+        return logits
+
+    def set(self, weights: NDArray[Any], bias: NDArray[Any]) -> None:
+        """Take over weights (width, classes) and a bias."""
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.from_numpy(weights.T))
+            self.linear.bias.copy_(torch.from_numpy(bias))
+
+
+def zeroed(layer: nn.Linear) -> nn.Linear:
+    """Return the layer with all its parameters 0: where training on fixed features begins."""
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class OnFeatures(Method):
+    """A method whose model is linear on a fixed feature map."""
+
+    def instead(self, setting: str) -> str:
+        """Return what to do about a setting that it has no use for."""
+        if setting == "model":
+            return (
+                "it trains a linear model on fixed features: leave out --model, and choose "
+                f"--option features from {', '.join(features.NAMES)} instead"
+            )
+        return "leave it out"
+
+    def feature_map(self, settings: Settings, shape: tuple[int, ...]) -> features.FeatureMap:
+        """Return the map that the options name."""
+        return features.build(self.Options.of(self.name, settings.options).features, shape)  # type: ignore[attr-defined]
+
+    def check_null(self, settings: Settings, input_shape: tuple[int, ...]) -> None:
+        """Refuse features that an input of zeros does not make 0: it would be no null record."""
+        feature_map = self.feature_map(settings, input_shape)
+        if bool(feature_map.apply(torch.zeros(1, *input_shape)).any()):
+            raise ValueError(
+                f"the features {feature_map.name} of an input of zeros are not 0, so it is no null "
+                "record; use --relation pair"
+            )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The features of each split."""
+
+    train: NDArray[Any]
+    test: NDArray[Any]
+    validation: NDArray[Any] | None
+
+
+def compute(dataset: data.Dataset, feature_map: features.FeatureMap, keep: bool) -> Rows:
+    """Return the features of every split, from the cache where they are kept."""
+    held_out = dataset.validation
+    return Rows(
+        features.compute(dataset.train.inputs, feature_map, keep),
+        features.compute(dataset.test.inputs, feature_map, keep),
+        None if held_out is None else features.compute(held_out.inputs, feature_map, keep),
+    )
+
+
+def trained(
+    run: Run,
+    model: nn.Module,
+    dataset: data.Dataset,
+    rows: Rows,
+    score: Callable[[NDArray[Any], NDArray[Any]], float],
+    steps: int,
+    epsilon: float | None,
+    began: float,
+) -> Trained:
+    """Return what a fit reached, and append its one line of metrics."""
+    accuracy = score(rows.test, dataset.test.labels)
+    validation = None
+    if dataset.validation is not None and rows.validation is not None:
+        validation = score(rows.validation, dataset.validation.labels)
+    seconds = time.monotonic() - began
+    if run.folder is not None:
+        measured = {"step": steps, "test_accuracy": accuracy, "epsilon": epsilon}
+        run.folder.append_metrics({**measured, "seconds": round(seconds, 3)})
+    return Trained(model, accuracy, validation, seconds)
+
+
+def noise_bits(seed: int | None) -> noise.Bits:
+    """Return the operating system's generator, or a stream of the seed that the user gave."""
+    if seed is None:
+        return noise.system_bits
+    return noise.seeded_bits(sampling.stream(seed, "certified", 0))
+
+
+def proviso(feature_map: features.FeatureMap) -> str:
+    """Return what coverage rests on that the software cannot know."""
+    return "" if feature_map.built_in else OWN_FEATURES
+
+
+def assumptions(
+    feature_map: features.FeatureMap, seed_known: bool, computed_from_data: Sequence[str]
+) -> tuple[Assumption, ...]:
+    """Return what the bound rests on; whether a map of the user's own is fixed is not known."""
+    bits = "numpy's Philox under the seed" if seed_known else "the operating system"
+    return (
+        Assumption(
+            "Features are a fixed function of one record, not fitted to the private data.",
+            holds=True if feature_map.built_in else None,
+        ),
+        Assumption(
+            "Rows and sums are exact integers and the noise is rounded exactly, given independent "
+            f"random bits: those of {bits}.",
+            holds=None if seed_known else True,
+        ),
+        *common_assumptions(seed_known, computed_from_data),
+    )

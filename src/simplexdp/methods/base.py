@@ -1,0 +1,271 @@
+"""The contract of a training method: what it is asked, and what it says before it trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from torch import nn
+
+from simplexdp import claims
+from simplexdp.claims import Coverage
+from simplexdp.settings import DEFAULTS, Settings
+from simplexdp.statement import Statement
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from simplexdp.bundle import Description
+    from simplexdp.data import Dataset
+    from simplexdp.runs import RunFolder
+
+# The settings that not every method uses; one that a method has no use for is refused.
+OF_A_NETWORK = frozenset(
+    {"model", "norm", "batch_size", "steps", "epochs", "lr", "optimizer", "augment"}
+)
+OF_DRAWS = frozenset({"alpha", "accountant", "estimator"})
+OPTIONAL = tuple(f.name for f in dataclasses.fields(Settings) if f.name in OF_A_NETWORK | OF_DRAWS)
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
+    """Declare a field of `Options`: its default, its help text, and its values where few."""
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Options:
+    """A method's own settings; a subclass declares a field for each with `option`."""
+
+    @classmethod
+    def of(cls, method: str, given: Mapping[str, Any]) -> Self:
+        """Return the options of a run, or refuse one that is unknown or of another type."""
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        hints = typing.get_type_hints(cls)
+        for name, value in given.items():
+            if name not in known:
+                there = f"use one of {', '.join(known)}" if known else "it has none of its own"
+                raise ValueError(f"{method} does not know the option {name!r}; {there}")
+            _check_type(name, value, hints[name])
+            choices = known[name].metadata["choices"]
+            if choices and value is not None and value not in choices:
+                raise ValueError(
+                    f"the option {name} is {value!r}; use {' or '.join(choices)}, or leave it out"
+                )
+        return cls(**given)
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that is not of an option's type; a whole number serves as a number."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    allowed = (*kinds, int) if float in kinds else kinds
+    if isinstance(value, allowed) and (bool in kinds or not isinstance(value, bool)):
+        return
+    if bool in kinds:
+        wanted = "true or false"
+    elif str in kinds:
+        wanted = "text"
+    else:
+        wanted = "a number" if float in kinds else "a whole number"
+    raise ValueError(f"the option {name} is {value!r}; give {wanted}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a training is given when it starts.
+
+    Attributes:
+        folder: Where it leaves what it trains; None for a training in memory.
+        key: The name of exactly this run, which its checkpoint carries.
+        show_progress: Whether a bar is shown.
+        pay: Counts the run in its ledger. Called once, after everything that can be refused
+            before, and before any private input moves a weight.
+        stop: Asked after every step; where it says True the training saves itself and ends
+            with `training.OutOfTime`.
+        on_step: Called with the number of a step before its batch is read.
+    """
+
+    folder: RunFolder | None = None
+    key: str = ""
+    show_progress: bool = False
+    pay: Callable[[], None] = _nothing
+    stop: Callable[[], bool] = _never
+    on_step: Callable[[int], None] = _nothing
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training reached; accuracies are shares."""
+
+    model: nn.Module
+    accuracy: float
+    validation_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A training of which everything is known and nothing is spent.
+
+    Attributes:
+        event: What a ledger is charged, a `dp_accounting.DpEvent`.
+        coverage: What the bound of that event covers.
+        model: The model before its first step.
+        model_name: Its name, as a table shows it.
+        steps: How many steps there will be.
+        resolved: All settings that were left to rules.
+        start: Trains.
+        notes: What a statement says beside the claim.
+
+    Raises:
+        ValueError: If event and coverage contradict each other.
+    """
+
+    event: DpEvent
+    coverage: Coverage
+    model: nn.Module
+    model_name: str
+    steps: int
+    resolved: Mapping[str, Any]
+    start: Callable[[Run], Trained]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        claims.check(self.event, self.coverage)
+
+    def statement(self) -> Statement:
+        """Return what may be claimed of the whole run."""
+        return Statement.of(self.event, self.coverage, self.steps, self.notes)
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained parameters."""
+        return sum(p.numel() for p in self.model.parameters())
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What attacks need to know of a method.
+
+    Attributes:
+        adds_noise: Whether its updates carry noise; without, whatever of an input is in a
+            gradient stays in the weights.
+        removes: Whether a record that is out is removed; else its input is zeroed.
+        rate: The sampling rate of a small training that is repeated hundreds of times.
+        steps: The steps of such a training.
+        trials: How many such trainings a table makes.
+        visible: Options under which an attack sees its input.
+        pairs: The same for an attack with pairs of inputs.
+        in_out: The same where a record is in or out.
+    """
+
+    adds_noise: bool = True
+    removes: bool = False
+    rate: float = 0.3
+    steps: int = 10
+    trials: int = 160
+    visible: Mapping[str, Any] = field(default_factory=dict)
+    pairs: Mapping[str, Any] = field(default_factory=dict)
+    in_out: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Method(ABC):
+    """A way to train a classifier.
+
+    One object knows everything about itself, and nobody else asks for its name. A method of one's
+    own subclasses this, and `--method package.module:OBJECT` names an instance.
+
+    Attributes:
+        name: How it is asked for.
+        title: How a table calls it.
+        bound: What computes its bound, in a table of methods.
+        revision: Raised when the same settings would train something else; records and
+            checkpoints of another revision are not merged with its own.
+        Options: Its own settings, a frozen dataclass.
+        audited: What attacks need to know.
+        several_processes: Whether torchrun can train it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    bound: ClassVar[str] = "–"
+    covers_draws: ClassVar[str] = "–"
+    covers_weights: ClassVar[str] = "yes"
+    revision: ClassVar[int] = 1
+    Options: ClassVar[type[Options]] = Options
+    audited: ClassVar[Audited] = Audited()
+    several_processes: ClassVar[bool] = False
+
+    def takes(self, settings: Settings) -> frozenset[str]:
+        """Return which of the `OPTIONAL` settings it uses."""
+        return OF_A_NETWORK
+
+    def trains_network(self, settings: Settings) -> bool:
+        """Return whether it trains a network in batches, and not a model on fixed features."""
+        return "model" in self.takes(settings)
+
+    def called(self, settings: Settings) -> str:
+        """Return how errors name it."""
+        return self.name
+
+    def options(self, settings: Settings) -> Any:
+        """Return its own options, with their defaults; refuse what it would ignore.
+
+        Raises:
+            ValueError: If a setting or an option would have no effect, or makes no sense.
+        """
+        used = self.takes(settings)
+        for name in OPTIONAL:
+            value = getattr(settings, name)
+            if name not in used and value != getattr(DEFAULTS, name):
+                raise ValueError(
+                    f"{self.called(settings)} has no use for --{name.replace('_', '-')} {value}; "
+                    f"{self.instead(name)}"
+                )
+        return self.Options.of(self.name, settings.options)
+
+    def instead(self, setting: str) -> str:
+        """Return what to do about a setting that it has no use for."""
+        return "leave it out"
+
+    @abstractmethod
+    def prepare(self, settings: Settings, dataset: Dataset, seed: int) -> Prepared:
+        """Settle everything about a training and spend nothing.
+
+        Args:
+            settings: What was asked for; what is None is chosen by rule.
+            dataset: The data.
+            seed: The run's seed, which is secret unless `settings.seed` gives it.
+
+        Returns:
+            The training, ready to start.
+
+        Raises:
+            ValueError: If something would be refused.
+        """
+
+    @abstractmethod
+    def rebuild(self, description: Description) -> nn.Module:
+        """Return the model that a bundle describes, before its weights are read."""
+
+    def check_null(self, settings: Settings, input_shape: tuple[int, ...]) -> None:  # noqa: B027
+        """Refuse an audit in whose trainings an input of zeros would not be the null record."""
+
+
+def positive(name: str, value: float) -> None:
+    """Refuse a number that is not positive and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"the {name} is {value}; it must be positive")
