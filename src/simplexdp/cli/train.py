@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simplexdp import plugins
 from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.cli.inputs import Data, with_data_options
 from simplexdp.cli.shell import Json, Quiet, app, emit, names, number, pair
@@ -111,9 +112,7 @@ def train(
         settings = dataclasses.replace(unfinished.settings(), **where)
         ledger = ledger or unfinished.ledger_path()
     elif recipe is not None:
-        from simplexdp.paper import recipes
-
-        settings = recipes.settings(recipe, **given)
+        settings = _of_recipe(recipe, given)
     else:
         settings = Settings(**given)
     outcome, folder = methods.run(
@@ -132,3 +131,18 @@ def train(
     )
     if distributed.is_first():
         emit(record, as_json, text)
+
+
+def _of_recipe(name: str, given: dict[str, Any]) -> Settings:
+    """Return a recipe's settings with what is given put over them."""
+    sources = plugins.names("simplexdp.recipes")
+    if not sources:
+        raise ValueError("no recipes are installed; leave out --recipe and give the settings")
+    problem = ValueError()
+    for source in sources:
+        try:
+            settings: Settings = plugins.load("simplexdp.recipes", source)(name, **given)
+            return settings
+        except ValueError as error:
+            problem = error
+    raise problem
