@@ -34,7 +34,7 @@ def images() -> data.Dataset:
     ("method", "given"),
     [
         ("dirichlet", {**SHORT, "model": "cnn"}),
-        ("dirichlet", {**SHORT, "model": "inception", "norm": "batch"}),
+        ("dirichlet", {**SHORT, "model": "cnn", "norm": "batch"}),
         ("plain", SHORT),
         ("dpsgd", SHORT),
         (

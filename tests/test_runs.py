@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from simplexdp import distributed, methods, runs, training
 from simplexdp.ledger import Ledger, identity
-from simplexdp.paper import records
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(
@@ -129,24 +128,6 @@ def test_what_was_measured_ends_where_a_line_is_damaged(tmp_path, line):
     with (folder.path / "metrics.jsonl").open("ab") as file:
         file.write(line.encode("latin-1") + b'\n{"step": 40}\n')
     assert folder.metrics() == [{"step": 10}]
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, killed, kept):
-    """Its seconds are those of all of them; without its checkpoint it begins anew on the last."""
-    here = runs.machine()
-    first = {**here, "threads": here["threads"] + 1}
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "machine", lambda: first)
-        for resume in (False, True):  # the same machine again is not another
-            with killed(training, "evaluate"):
-                methods.run(SETTINGS, tmp_path / "run", resume=resume, dataset=blobs)
-    if not kept:
-        (tmp_path / "run/checkpoint.safetensors").unlink()
-    _, folder = methods.run(SETTINGS, tmp_path / "run", resume=True, dataset=blobs)
-    record = records.record_of_run(folder)
-    assert record["machine"]["threads"] == here["threads"]
-    assert record.get("earlier_machines") == ([first] if kept else None)
 
 
 def test_nothing_that_holds_the_seed_outlives_a_run(tmp_path, blobs, killed):

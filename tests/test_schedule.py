@@ -1,30 +1,11 @@
-"""The rules for what is not given: they leave a useful r, and the rate undoes κ."""
+"""The rules for what is not given: they leave a useful r."""
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from simplexdp import Plan, mechanism
-from simplexdp.paper import recipes
+from simplexdp import Plan
 from simplexdp.schedule import LEAST_USEFUL_R
-
-
-def test_learning_rate_undoes_the_attenuation():
-    """γ·κ is the geometric middle of where the nine curves of the paper's figure are best."""
-    curves = recipes.published()["learning_rate_figure"]["curves"]
-    best = [max((p["accuracy"], p["lr"]) for p in c["points"])[1] * c["kappa"] for c in curves]
-    assert len(best) == 9
-    middle = math.sqrt(min(best) * max(best))
-    for alpha in (0.3, 3.0, 10.0):
-        plan = Plan(
-            epsilon=1.0, delta=1e-5, records=50_000, batch_size=250, steps=20_000, alpha=alpha
-        )
-        kappa = float(mechanism.attenuation(0.9, plan.r, alpha))
-        assert plan.learning_rate() * kappa == pytest.approx(middle, rel=0.02)
-        assert plan.learning_rate("momentum") == pytest.approx(0.1 * plan.learning_rate())
-        assert plan.learning_rate("adam") == 0.001
 
 
 @pytest.mark.parametrize("records", [300, 1437, 7007, 60_000, 10**7])

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from simplexdp import accounting
-from simplexdp.paper import grid, identity, records
+from simplexdp.paper import grid, identity, recipes, records
 from simplexdp.settings import Settings
 
 STUDIES = ("learning-rate", "sampling-rate", "adam")
@@ -118,7 +118,7 @@ def test_the_papers_own_studies_are_there_for_those_who_can_run_them():
 
 def test_studies_are_kept_out_of_the_accuracy_tables():
     found = (*STUDIES, "svhn-part", *(f"cifar10-{name}" for name in STUDIES))
-    assert grid.studies() == found  # in the order in which the page shows them
+    assert grid.study_names() == found  # in the order in which the page shows them
     assert not set(found) & set(grid.ACCURACY_TABLES)
 
 
@@ -156,3 +156,26 @@ def test_class_weights_have_a_row_of_their_own_and_no_published_number():
     assert [c.column for c in cells] == ["ε = 1", "ε = 4", "ε = 7.42", "ε = ∞"]
     assert [c.settings.method for c in cells] == ["dirichlet"] * 3 + ["plain"]
     assert {c.published for c in cells} == {None}
+
+
+def test_every_recipe_stands_in_a_table_beside_what_the_paper_prints():
+    cells = [cell for name in grid.names() for cell in grid.experiment(name).cells]
+    asked = {identity.cell(cell.settings): cell for cell in cells}
+    for name in recipes.names():
+        for epsilon in recipes.recipe(name).epsilons:
+            cell = asked[identity.cell(recipes.settings(name, epsilon=epsilon))]
+            assert cell.published is not None, name
+    # Typed from the paper's tables.
+    assert column("mnist", "DP-SGD, mlp, lr 0.1") == {"ε = 0.5": 90.0, "ε = 2": 95.0}
+    assert column("mnist", "DP-SGD, tanh-cnn, lr 0.5") == {"ε = 2.93": 98.1}
+    assert column("mnist", "DP-SGD, dpnas, lr 2") == {"ε = 3": 98.57}
+    assert column("fashion-mnist", "DP-SGD, tanh-cnn, lr 4") == {"ε = 2.7": 86.1}
+    wide = column("cifar10", "DP-SGD, wrn-40-4, lr 2")
+    assert wide == {"ε = 1": 56.4, "ε = 2": 65.9, "ε = 4": 73.5, "ε = 6": 78.8, "ε = 8": 81.4}
+
+
+def test_a_cited_run_is_labelled_by_the_recipe_of_its_budget():
+    settings = recipes.settings("de2022-wrn-16-4-eps2")
+    assert grid.recipe_of(settings) == settings
+    other = dataclasses.replace(settings, model="resnet18")
+    assert grid.recipe_of(other) is None

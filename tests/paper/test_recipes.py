@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import dp_accounting
 import pytest
 from dp_accounting import rdp
 
-from simplexdp import models
+from simplexdp import Plan, mechanism, models
 from simplexdp.data.augment import AUGMENTATIONS
 from simplexdp.paper import recipes
 from simplexdp.settings import Settings
@@ -171,3 +173,19 @@ def test_a_norm_that_the_paper_does_not_state_is_marked(name: str) -> None:
     """It says batch normalisation of DermaMNIST's ResNet-9 alone."""
     assert "norm" in recipes.recipe(name).unchecked
     assert "norm" not in recipes.recipe("dermamnist").unchecked
+
+
+def test_learning_rate_undoes_the_attenuation():
+    """γ·κ is the geometric middle of where the nine curves of the paper's figure are best."""
+    curves = recipes.published()["learning_rate_figure"]["curves"]
+    best = [max((p["accuracy"], p["lr"]) for p in c["points"])[1] * c["kappa"] for c in curves]
+    assert len(best) == 9
+    middle = math.sqrt(min(best) * max(best))
+    for alpha in (0.3, 3.0, 10.0):
+        plan = Plan(
+            epsilon=1.0, delta=1e-5, records=50_000, batch_size=250, steps=20_000, alpha=alpha
+        )
+        kappa = float(mechanism.attenuation(0.9, plan.r, alpha))
+        assert plan.learning_rate() * kappa == pytest.approx(middle, rel=0.02)
+        assert plan.learning_rate("momentum") == pytest.approx(0.1 * plan.learning_rate())
+        assert plan.learning_rate("adam") == 0.001

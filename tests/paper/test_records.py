@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import methods, runs
+from simplexdp import methods, runs, training
 from simplexdp.paper import identity, records
 from simplexdp.paper.report import gather
+from simplexdp.runs import folder as folder_module
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(data="digits", model="logistic", batch_size=8, steps=20, seed=0)
@@ -36,6 +37,25 @@ def test_a_record_says_what_was_run_and_what_came_out(finished, tmp_path):
     assert record["seed"] == 0
     assert "load_digits" in record["provenance"][0]
     assert str(tmp_path) not in path.read_text()  # nothing of where it was run
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_says_on_which_machines_it_was_trained(tmp_path, blobs, monkeypatch, killed, kept):
+    """Its seconds are those of all of them; without its checkpoint it begins anew on the last."""
+    settings = dataclasses.replace(SETTINGS, data="blobs", model="mlp", epsilon=8.0, steps=60)
+    here = runs.machine()
+    first = {**here, "threads": here["threads"] + 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "machine", lambda: first)
+        for resume in (False, True):  # the same machine again is not another
+            with killed(training, "evaluate"):
+                methods.run(settings, tmp_path / "run", resume=resume, dataset=blobs)
+    if not kept:
+        (tmp_path / "run/checkpoint.safetensors").unlink()
+    _, folder = methods.run(settings, tmp_path / "run", resume=True, dataset=blobs)
+    record = records.record_of_run(folder)
+    assert record["machine"]["threads"] == here["threads"]
+    assert record.get("earlier_machines") == ([first] if kept else None)
 
 
 def test_a_record_is_written_once(finished, tmp_path):

@@ -266,7 +266,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from simplexdp import training
-from simplexdp.experiments import sweep
+from simplexdp.paper import sweep
 from simplexdp.settings import Settings
 training.SECONDS_BETWEEN_CHECKPOINTS = float(sys.argv[3])
 settings = Settings(data="digits", model="logistic", batch_size=8, steps=int(sys.argv[2]), seed=0)

@@ -12,18 +12,20 @@ from typing import Any
 
 import typer
 
-from simplexdp import files
+from simplexdp import files, plugins
 from simplexdp.cli import (  # each registers its commands
     audit,
     budget,
     compare,
     data,
-    studies,
     train,
 )
 from simplexdp.cli.shell import app
 
-__all__ = ["app", "audit", "budget", "compare", "data", "main", "studies", "train"]
+__all__ = ["app", "audit", "budget", "compare", "data", "main", "train"]
+
+for _name in plugins.names("simplexdp.commands"):
+    plugins.load("simplexdp.commands", _name)
 
 # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
 CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]

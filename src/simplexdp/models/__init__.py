@@ -1,4 +1,4 @@
-"""Which network? A registry of factories, one architecture a file.
+"""The networks that can be trained: a registry of factories, one architecture a file.
 
 >>> from simplexdp import models
 >>> model = models.build("logistic", input_shape=(1, 8, 8), classes=10)

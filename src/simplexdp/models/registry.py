@@ -1,4 +1,4 @@
-"""Which networks are there, and how is one built from its name?"""
+"""The networks that are known by name: our own, then those that plug-ins register."""
 
 from __future__ import annotations
 
@@ -8,54 +8,57 @@ from collections.abc import Callable
 
 from torch import nn
 
+from simplexdp import plugins
 from simplexdp.models.cnn import cnn
 from simplexdp.models.layers import NORMS
 from simplexdp.models.logistic import logistic
 from simplexdp.models.mlp import mlp
 from simplexdp.models.resnet9 import resnet9
 from simplexdp.models.resnet18 import resnet18
-from simplexdp.paper.networks.dpnas import dpnas, dpnas_fashion_mnist
-from simplexdp.paper.networks.inception import inception
-from simplexdp.paper.networks.tanh_cnn import tanh_cnn
-from simplexdp.paper.networks.wrn import wrn_16_4, wrn_40_4
 
 Factory = Callable[[tuple[int, ...], int, str], nn.Module]
 
-REGISTRY: dict[str, Factory] = {
+GROUP = "simplexdp.models"
+BUILT_IN: dict[str, Factory] = {
     "cnn": cnn,
-    "dpnas": dpnas,
-    "dpnas-fashion-mnist": dpnas_fashion_mnist,
-    "inception": inception,
     "logistic": logistic,
     "mlp": mlp,
     "resnet18": resnet18,
     "resnet9": resnet9,
-    "tanh-cnn": tanh_cnn,
-    "wrn-16-4": wrn_16_4,
-    "wrn-40-4": wrn_40_4,
 }
 
 
 def names() -> tuple[str, ...]:
-    """The names `build` knows, sorted."""
-    return tuple(sorted(REGISTRY))
+    """Return the names that `build` knows, sorted."""
+    return tuple(sorted({*BUILT_IN, *plugins.names(GROUP)}))
 
 
 def build(name: str, input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """The network called `name`, with PyTorch's default initialisation, giving logits.
+    """Build a network with PyTorch's default initialisation; it gives logits.
 
-    `name` may be "package.module:factory": then factory(input_shape, classes) builds it, and
-    `norm` is the factory's own business. The weights are contiguous. Laying them out
-    channels-last makes convolutions on a CPU up to 1.7 times as fast, but Opacus computes wrong
-    per-example gradients on that layout, so it is left to the method that trains.
+    The weights are contiguous. Laying them out channels-last makes convolutions on a CPU up to
+    1.7 times as fast, but Opacus computes wrong per-example gradients on that layout, so it is
+    left to the method that trains.
+
+    Args:
+        name: One of `names()`, or "package.module:factory" for a factory(input_shape, classes)
+            of one's own.
+        input_shape: The shape of one record.
+        classes: The number of classes.
+        norm: Normalisation: group, batch or none; a factory of one's own does not get it.
+
+    Raises:
+        ValueError: If there is no such network or normalisation, or the network cannot take
+            such inputs.
     """
     if ":" in name:
         return _user_model(name, input_shape, classes)
-    if name not in REGISTRY:
+    if name not in names():
         raise ValueError(_unknown(name))
     if norm not in NORMS:
         raise ValueError(f"no normalisation {norm!r}: use one of {', '.join(NORMS)}")
-    return REGISTRY[name](input_shape, classes, norm)
+    factory: Factory = BUILT_IN.get(name) or plugins.load(GROUP, name)
+    return factory(input_shape, classes, norm)
 
 
 def _unknown(name: str) -> str:

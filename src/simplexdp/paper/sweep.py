@@ -22,7 +22,8 @@ from typing import Any
 
 from simplexdp import data, files, methods, progress
 from simplexdp.files import Busy
-from simplexdp.paper import estimate, grid, identity, records
+from simplexdp.paper import estimate, identity, records
+from simplexdp.paper.cells import Cell, Experiment
 from simplexdp.runs import CONFIGURATION, RunFolder, version
 from simplexdp.settings import Settings
 from simplexdp.training import OutOfTime, out_of_time
@@ -68,7 +69,7 @@ class DiskFull(OSError):
 
 
 def work_of(
-    experiment: grid.Experiment,
+    experiment: Experiment,
     *,
     seeds: int = 1,
     epsilons: Sequence[float] | None = None,
@@ -105,7 +106,7 @@ def work_of(
     return list(found.values())
 
 
-def _rows(cells: Sequence[grid.Cell], only: str | None) -> Sequence[grid.Cell]:
+def _rows(cells: Sequence[Cell], only: str | None) -> Sequence[Cell]:
     if only is None:
         return cells
     exact = [c for c in cells if c.row.lower() == only.lower()]

@@ -8,7 +8,7 @@ import pytest
 
 from simplexdp.paper.report import gather, refresh
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 

@@ -13,7 +13,7 @@ from simplexdp.paper.report import gather, tables
 from simplexdp.paper.table import Column, Table, to_latex, to_markdown
 from simplexdp.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JPEG = "JPEG copy, not MedMNIST's own file: dermamnist.npz (sha256 abc); results on it are not"
 
 

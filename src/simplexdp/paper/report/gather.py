@@ -44,7 +44,7 @@ class Group:
     @property
     def family(self) -> str:
         """The method whose row it stands in: a recipe without privacy is the recipe's ε = ∞."""
-        no_privacy = self.settings.method == "plain" and _recipe(self.settings) is not None
+        no_privacy = self.settings.method == "plain" and grid.recipe_of(self.settings) is not None
         return "dirichlet" if no_privacy else self.settings.method
 
     @property
@@ -55,12 +55,12 @@ class Group:
 
     @property
     def of_study(self) -> bool:
-        return self.experiment in grid.studies()
+        return self.experiment in grid.study_names()
 
     @property
     def shortened(self) -> bool:
         """Whether it has fewer steps than the paper's recipe: no result of the recipe."""
-        recipe = _recipe(self.settings)
+        recipe = grid.recipe_of(self.settings)
         if recipe is None or recipe.steps is None:
             return False
         return any(run["steps"] < recipe.steps for run in self.runs)
@@ -133,7 +133,7 @@ def label(settings: Settings, record: Record) -> str:
     """What sets a run apart, as a person says it."""
     copy = provenance(record)
     of_copy = [] if copy is None else [copy.split(", ")[0]]
-    recipe = _recipe(settings)
+    recipe = grid.recipe_of(settings)
     if recipe is not None:
         return ", ".join([labels.row_label(settings, recipe), *of_copy])
     # A feature map's name goes on with its version, which the record has.
@@ -143,16 +143,6 @@ def label(settings: Settings, record: Record) -> str:
     title = labels.METHOD_TITLES.get(settings.method, settings.method)
     apart = labels.apart(settings, Settings(data=settings.data, method=settings.method))
     return ", ".join([title, name, *rate, *apart, *of_copy])
-
-
-def _recipe(settings: Settings) -> Settings | None:
-    """The paper's recipe for these data, method and network, where it has one."""
-    family = "dirichlet" if settings.method == "plain" else settings.method
-    for name in grid.ACCURACY_TABLES.get(settings.data, ()):
-        usual = recipes.settings(name)
-        if usual.method == family and usual.model == settings.model:
-            return usual
-    return None
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:

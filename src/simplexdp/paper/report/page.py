@@ -94,8 +94,10 @@ def _tables(found: gather.Results) -> list[Table]:
         columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
         title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
         made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
-    made += [tables.study(name, found.groups) for name in grid.studies() if "learning" not in name]
-    made += [tables.study("certified", found.groups), tables.accountants(found)]
+    made += [
+        tables.study(name, found.groups) for name in grid.study_names() if "learning" not in name
+    ]
+    made += [tables.accountants(found)]
     made += [measured_tables.peers(found), measured_tables.cost(found)]
     return [table for table in made if table.rows]
 

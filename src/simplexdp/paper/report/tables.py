@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from simplexdp.paper import computed, grid, identity, labels, recipes
+from simplexdp.paper.cells import Cell
 from simplexdp.paper.report import gather, measured
 from simplexdp.paper.report.gather import Group, Results
 from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
@@ -253,7 +254,7 @@ def _copies(groups: Sequence[Group]) -> list[str]:
     return [f"{name}: {said}." for name, said in sorted(found)]
 
 
-def _fills(group: Group, cell: grid.Cell) -> bool:
+def _fills(group: Group, cell: Cell) -> bool:
     """Whether a group is a cell's, perhaps with other steps, which its row then says."""
     same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
     return identity.cell(same_steps) == identity.cell(cell.settings)
