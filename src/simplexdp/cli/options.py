@@ -97,7 +97,7 @@ def with_settings(
 
 def _parameter(name: str, hint: Any, text: str) -> inspect.Parameter:
     """Return the option of a field: of its type, or text that is read; None unless given."""
-    kind = str if name in _READERS else next(k for k in (*typing.get_args(hint), hint) if k)
+    kind: Any = str if name in _READERS else next(k for k in (*typing.get_args(hint), hint) if k)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -109,7 +109,7 @@ def _parameter(name: str, hint: Any, text: str) -> inspect.Parameter:
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were given, read where they are text."""
     return {
-        name: _READERS.get(name, lambda value: value)(value)
+        name: _READERS[name](value) if name in _READERS else value
         for name, value in values.items()
         if value is not None
     }
