@@ -93,7 +93,7 @@ def test_methods_on_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -> None:
     settings = Settings(alpha=5.0, accountant="exact", optimizer="adam", model="mlp", steps=3)
-    for name in methods.METHODS:
+    for name in methods.names():
         methods.check_used(compare.settings_of(name, settings))
     assert compare.settings_of("dirichlet", settings).alpha == 5.0
     assert compare.settings_of("dpsgd", settings).optimizer == "adam"

@@ -95,11 +95,11 @@ def trained(tmp_path_factory) -> Path:
 def test_two_processes_give_the_weights_of_one(method, trained, monkeypatch):
     settings = dataclasses.replace(SETTINGS, method=method, **METHODS[method])
     monkeypatch.setattr(mechanism, "perturbed_nll", fixed_noise)
-    wanted = weights(methods.method(method)(settings, images(), None))
+    wanted = weights(methods.train(settings, images()))
     first, second = (np.load(trained / f"{method}-{rank}.npy") for rank in range(2))
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, wanted, rtol=0, atol=2e-6)
-    moved = weights(methods.method(method)(dataclasses.replace(settings, steps=1), images(), None))
+    moved = weights(methods.train(dataclasses.replace(settings, steps=1), images()))
     assert np.abs(wanted - moved).max() > 1e-3  # training did change them
     # A mean batch of 3 in two shards: some shards were empty, and one whole batch as well.
     sizes = [

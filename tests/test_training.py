@@ -52,7 +52,7 @@ def test_resume_gives_the_same_weights(tmp_path, blobs, monkeypatch, killed, opt
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     with killed(training, "_save", lambda job, run, step, _: step == stop_at, after=True):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
-    assert checkpoint.read(tmp_path / "cut/checkpoint.safetensors", settings.key(runs.version()))
+    assert checkpoint.read(tmp_path / "cut/checkpoint.safetensors", settings.key(1))
     cut, folder = methods.run(settings, tmp_path / "cut", resume=True, dataset=blobs)
     assert torch.equal(weights(whole.model), weights(cut.model))
     assert [m["step"] for m in folder.metrics()] == sorted({m["step"] for m in folder.metrics()})
@@ -92,7 +92,7 @@ def test_kill_minus_nine_and_resume(tmp_path):
 def _step(folder: Path) -> int:
     path = folder / "checkpoint.safetensors"
     try:
-        key = runs.RunFolder(folder).settings().key(runs.version())
+        key = runs.RunFolder(folder).settings().key(1)
         return checkpoint.read(path, key).step
     except FileNotFoundError:
         return 0  # not begun, or finished since
@@ -102,24 +102,22 @@ def test_an_unfinished_run_keeps_its_secret_seed(tmp_path, blobs, killed):
     settings = dataclasses.replace(SETTINGS, seed=None)
     with killed(training, "evaluate"):
         methods.run(settings, tmp_path / "run", dataset=blobs)
-    saved = checkpoint.read(tmp_path / "run/checkpoint.safetensors", settings.key(runs.version()))
+    saved = checkpoint.read(tmp_path / "run/checkpoint.safetensors", settings.key(1))
     assert saved.seed.bit_length() > 64
     assert (tmp_path / "run/checkpoint.safetensors").stat().st_mode & 0o077 == 0
     assert str(saved.seed) not in (tmp_path / "run/run.json").read_text()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(blobs):
-    train = methods.method("dirichlet")
-    first, again = (train(SETTINGS, blobs, None) for _ in range(2))
-    other = train(dataclasses.replace(SETTINGS, seed=5), blobs, None)
+    first, again = (methods.train(SETTINGS, blobs) for _ in range(2))
+    other = methods.train(dataclasses.replace(SETTINGS, seed=5), blobs)
     assert torch.equal(weights(first.model), weights(again.model))
     assert not torch.equal(weights(first.model), weights(other.model))
 
 
 def test_worker_threads_change_nothing(blobs):
-    train = methods.method("dirichlet")
-    alone = train(SETTINGS, blobs, None)
-    helped = train(dataclasses.replace(SETTINGS, workers=2), blobs, None)
+    alone = methods.train(SETTINGS, blobs)
+    helped = methods.train(dataclasses.replace(SETTINGS, workers=2), blobs)
     assert torch.equal(weights(alone.model), weights(helped.model))
 
 
@@ -206,7 +204,7 @@ def test_whether_records_are_apart_is_said_as_far_as_it_is_known(
     monkeypatch.setitem(sys.modules, "own_networks", own)
     name = f"own_networks:{factory}" if factory else "mlp"
     settings = dataclasses.replace(SETTINGS, model=name, steps=3)
-    statement = methods.method("dirichlet")(settings, blobs, None).statement
+    statement = methods.train(settings, blobs).statement
     (found,) = [a for a in statement.assumptions if "other records" in a.text]
     assert found.holds is holds
 
@@ -215,7 +213,7 @@ def test_whether_records_are_apart_is_said_as_far_as_it_is_known(
 def test_nan_in_the_inputs_is_refused_without_showing_them(blobs, split, words):
     getattr(blobs, split).inputs[:, 2] = np.nan
     with pytest.raises(ValueError, match=f"the {words} inputs hold NaN"):
-        methods.method("dirichlet")(SETTINGS, blobs, None)
+        methods.train(SETTINGS, blobs)
 
 
 @pytest.mark.parametrize(
@@ -229,13 +227,13 @@ def test_settings_that_were_edited_into_nonsense_are_refused(change):
 @pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.08), ("momentum", 0.008), ("adam", 0.001)])
 def test_the_rate_of_plain_training_is_that_of_its_optimizer(blobs, optimizer, lr):
     settings = dataclasses.replace(SETTINGS, method="plain", optimizer=optimizer, lr=None, steps=1)
-    outcome = methods.method("plain")(settings, blobs, None)
+    outcome = methods.train(settings, blobs)
     assert outcome.chosen["lr"] == pytest.approx(lr)
 
 
 def test_plain_training_learns_and_claims_nothing(blobs):
     settings = dataclasses.replace(SETTINGS, method="plain", steps=300, batch_size=10)
-    outcome = methods.method("plain")(settings, blobs, None)
+    outcome = methods.train(settings, blobs)
     assert outcome.accuracy > 0.8
     assert outcome.statement.epsilon is None
     assert "No privacy guarantee" in outcome.statement.headline()
@@ -282,7 +280,7 @@ def test_a_model_that_knows_one_class_says_so(tmp_path, blobs, capsys):
     by_rule = dataclasses.replace(SETTINGS, options={"warmup": 0})
     methods.run(by_rule, tmp_path / "at once", dataset=only)
     assert "class_weights=balanced" in capsys.readouterr().err.splitlines()[-1]
-    methods.method("plain")(settings, only, None)  # as where a few steps are timed
+    methods.train(settings, only)  # as where a few steps are timed
     assert capsys.readouterr().err == ""
 
 

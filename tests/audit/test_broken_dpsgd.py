@@ -19,7 +19,8 @@ import pytest
 
 from simplexdp import data, training
 from simplexdp.audit import canary, schedules
-from simplexdp.methods import dpsgd, dpsgd_step
+from simplexdp.methods import dpsgd
+from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.settings import Settings
 
 CONFIDENCE = 0.99

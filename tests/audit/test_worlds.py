@@ -12,7 +12,8 @@ import torch
 from simplexdp import data, sampling
 from simplexdp.audit import crafting, schedules, shadow, worlds
 from simplexdp.linear import classifier, exact_sums, noisy_gd
-from simplexdp.methods import dpsgd, dpsgd_step
+from simplexdp.methods import dpsgd
+from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.settings import Settings
 
 

@@ -44,7 +44,7 @@ def test_a_training_without_a_folder_stores_nothing(method: str) -> None:
     digits = data.load("digits")
     few = data.Split(digits.train.inputs[:60], digits.train.labels[:60])
     small = data.Dataset("few", few, few, None, digits.class_names)
-    methods.method(method)(Settings(method=method, seed=0), small, None)
+    methods.train(Settings(method=method, seed=0), small)
     assert not cache.folder().exists()
     features.compute(few.inputs, features.build("auto", small.input_shape))
     assert len(list(cache.folder().iterdir())) == 1

@@ -52,7 +52,7 @@ def test_a_run_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
     settings = Settings(data="digits", method="certified", **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=words):
-        certified.train(settings, data.load("digits"), None)
+        methods.train(settings, data.load("digits"))
 
 
 def with_record(dataset: data.Dataset, value: float) -> data.Dataset:
@@ -73,7 +73,7 @@ def test_one_record_does_not_decide_whether_anything_is_released() -> None:
         options={"features": "columns", "mean_share": 0.0, "moment_share": 0.0},
     )
     large, null = (
-        certified.train(settings, with_record(digits, value), None).model for value in (1e300, 0.0)
+        methods.train(settings, with_record(digits, value)).model for value in (1e300, 0.0)
     )
     for name, value in null.state_dict().items():
         assert torch.equal(large.state_dict()[name], value), name
@@ -92,7 +92,7 @@ def test_inputs_that_are_not_finite_are_refused_and_the_refusal_is_named(
     with pytest.raises(ValueError, match=f"the {split}.* inputs hold NaN or infinity"):
         methods.run(settings, tmp_path / "run", dataset=broken, ledger=book)
     assert book.entries() == []
-    outcome = methods.method(method)(settings, digits, None)
+    outcome = methods.train(settings, digits)
     assert any("refusal tells" in text for text in outcome.statement.does_not_cover)
 
 
@@ -109,7 +109,7 @@ def test_a_model_on_user_features_of_pixels_scores_as_it_is_released() -> None:
     pixels = replace(digits, train=train, test=test)
     name = f"{__name__}:{bytes_over_eight.__name__}"
     settings = Settings(method="certified", epsilon=50.0, seed=0, options={"features": name})
-    outcome = certified.train(settings, pixels, None)
+    outcome = methods.train(settings, pixels)
     with torch.no_grad():
         logits = outcome.model(data.to_model_input(torch.from_numpy(test.inputs)))
     right = float((logits.argmax(1).numpy() == test.labels).mean())

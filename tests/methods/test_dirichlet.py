@@ -39,7 +39,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def train(settings: Settings, dataset: data.Dataset) -> methods.Outcome:
-    return methods.method("dirichlet")(settings, dataset, None)
+    return methods.train(settings, dataset)
 
 
 def test_the_rule_warms_up_over_a_tenth_of_the_steps_where_one_class_is_rare(lopsided, rates):

@@ -16,8 +16,9 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models, training
-from simplexdp.methods import dpsgd, dpsgd_step
-from simplexdp.methods.dpsgd_step import StepParameters
+from simplexdp.methods import dpsgd
+from simplexdp.methods.dpsgd import step as dpsgd_step
+from simplexdp.methods.dpsgd.step import StepParameters
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -277,7 +278,7 @@ def test_of_a_network_of_ones_own_coverage_is_not_claimed_outright() -> None:
     settings = Settings(
         data="digits", method="dpsgd", model=f"{__name__}:Plain", epsilon=8.0, steps=2
     )
-    said = dpsgd.train(settings, data.load("digits"), None).statement.headline()
+    said = methods.train(settings, data.load("digits")).statement.headline()
     assert said.endswith(
         "covers the released weights, if this network treats each record by itself, which a probe "
         "cannot prove."
@@ -292,7 +293,7 @@ def test_networks_that_clipping_cannot_bound_are_refused(network: type, words: s
     name = f"{__name__}:{network.__name__}"
     settings = Settings(data="digits", method="dpsgd", model=name, epsilon=8.0, steps=2)
     with pytest.raises(ValueError, match=words):
-        dpsgd.train(settings, data.load("digits"), None)
+        methods.train(settings, data.load("digits"))
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_networks_that_clipping_cannot_bound_are_refused(network: type, words: s
 def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
     settings = Settings(data="digits", method="dpsgd", **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=words):
-        dpsgd.train(settings, data.load("digits"), None)
+        methods.train(settings, data.load("digits"))
 
 
 def test_a_short_run_with_every_option(tmp_path: Path) -> None:
@@ -397,5 +398,5 @@ def test_digits_are_learned_at_a_large_budget() -> None:
         seed=1,
         options={"noise_multiplier": 0.5},
     )
-    outcome = dpsgd.train(settings, data.load("digits"), None)
+    outcome = methods.train(settings, data.load("digits"))
     assert outcome.accuracy > 0.6

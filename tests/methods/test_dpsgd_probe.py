@@ -13,8 +13,9 @@ from torch import nn
 
 from simplexdp import data, methods, models
 from simplexdp.ledger import Ledger
-from simplexdp.methods import dpsgd_probe, dpsgd_step
-from simplexdp.methods.dpsgd_step import StepParameters
+from simplexdp.methods.dpsgd import probe as dpsgd_probe
+from simplexdp.methods.dpsgd import step as dpsgd_step
+from simplexdp.methods.dpsgd.step import StepParameters
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")

@@ -15,7 +15,8 @@ from torch import nn
 from simplexdp import data, load_model, methods, noise
 from simplexdp.accounting.gaussian import gaussian_delta
 from simplexdp.linear.exact_sums import ROW_UNIT
-from simplexdp.methods import gaussian_features, trained_features
+from simplexdp.methods import gaussian_features
+from simplexdp.methods.gaussian_features import trained as trained_features
 from simplexdp.settings import Settings
 
 
@@ -67,14 +68,14 @@ def test_one_record_does_not_decide_whether_anything_is_released() -> None:
         inputs[5] = number
         chosen = settings(seed=3, options={"features": "columns", "dimensions": 16})
         changed = replace(digits, train=replace(digits.train, inputs=inputs))
-        runs.append(gaussian_features.train(chosen, changed, None).model.state_dict())
+        runs.append(methods.train(chosen, changed).model.state_dict())
     assert all(torch.equal(runs[0][name], runs[1][name]) for name in runs[1])
 
 
 @pytest.mark.parametrize(("relation", "factor"), [("zero-out", 1.0), ("replace-input", 2.0)])
 def test_cost_of_both_relations(relation: str, factor: float) -> None:
-    outcome = gaussian_features.train(
-        settings(epsilon=2.0, options={"relation": relation}, seed=0), data.load("digits"), None
+    outcome = methods.train(
+        settings(epsilon=2.0, options={"relation": relation}, seed=0), data.load("digits")
     )
     mu = factor / outcome.chosen["noise_multiplier"]
     assert gaussian_delta(mu, 2.0) <= 1e-5
@@ -157,7 +158,7 @@ def test_a_clip_below_the_rows_changes_nothing_but_the_scale(tmp_path: Path) -> 
 )
 def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        gaussian_features.train(settings(**change), data.load("digits"), None)
+        methods.train(settings(**change), data.load("digits"))
 
 
 # --- the form that trains below the noise ----------------------------------------------------
@@ -227,6 +228,6 @@ def test_trained_form_does_not_claim_the_weights() -> None:
 
 def test_the_figure_is_within_the_budget(blobs: data.Dataset) -> None:
     settings = Settings(data="blobs", method="gaussian-features", epsilon=1.0, seed=0)
-    outcome = methods.method("gaussian-features")(settings, blobs, None)
+    outcome = methods.train(settings, blobs)
     assert outcome.statement.epsilon is not None
     assert 0.999 < outcome.statement.epsilon <= 1.0

@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from simplexdp import data, methods
 from simplexdp.accounting.gaussian import gaussian_epsilon
 from simplexdp.ledger import Ledger
-from simplexdp.methods import prv
+from simplexdp.methods.dpsgd import prv
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -33,7 +33,7 @@ def test_a_record_says_what_was_run_and_what_came_out(finished, tmp_path):
     assert record["evaluations"][-1] == [20, record["accuracy"]]
     assert record["covers_weights"] is False
     assert record["seconds"] > 0
-    assert record["versions"]["simplexdp"] == runs.version()
+    assert record["versions"]["simplexdp"] == __version__
     assert record["seed"] == 0
     assert "load_digits" in record["provenance"][0]
     assert str(tmp_path) not in path.read_text()  # nothing of where it was run
@@ -161,7 +161,7 @@ def test_a_record_says_what_a_run_breaks_of_its_claim(tmp_path, blobs):
 def test_a_record_with_a_damaged_configuration_is_named(tmp_path, content):
     path = tmp_path / "runs" / "digits" / "a.json"
     path.parent.mkdir(parents=True)
-    version = json.dumps(runs.version())
+    version = json.dumps(__version__)
     path.write_text(f'{{"key": "a", "version": {version}, "configuration": {content}}}')
     with pytest.raises(ValueError, match=rf"^{path} is not as it was written \(.+\); delete it"):
         records.load(tmp_path)

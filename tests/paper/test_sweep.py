@@ -155,7 +155,7 @@ def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path):
     for _ in range(2):
         swept = go(work, tmp_path, deadline=time.monotonic() + 2)
         assert (swept.left, swept.finished) == ([work[0].label], [])
-        key = work[0].settings.key(runs.version())
+        key = work[0].settings.key(1)
         reached.append(checkpoint.read(saved, key).step)
     assert 0 < reached[0] < reached[1]
     assert not training.out_of_time.is_set()
@@ -343,7 +343,7 @@ def test_a_method_without_batches_is_timed_whole(method):
     """Its set-up must not be multiplied by steps or evaluations that it does not have."""
     settings = Settings(data="digits", method=method, epsilon=1.0)
     dataset = data.load("digits")
-    outcome = methods.method(method)(dataclasses.replace(settings, seed=1), dataset, None)
+    outcome = methods.train(dataclasses.replace(settings, seed=1), dataset)
     estimated = estimate.measure(settings, dataset).seconds(steps=3000, evaluations=20)
     assert estimated < 20 * outcome.seconds
 

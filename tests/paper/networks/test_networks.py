@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from simplexdp import data, models
-from simplexdp.methods import dpsgd
 from simplexdp.paper import recipes
 from simplexdp.paper.networks.wrn import StandardisedConv2d
 
@@ -168,7 +167,7 @@ def test_the_recipe_of_de_et_al_at_a_small_size(name: str) -> None:
     settings = recipes.settings(
         name, batch_size=4, steps=2, seed=1, options={"augmentation_multiplicity": 2}
     )
-    outcome = dpsgd.train(settings, small, None)
+    outcome = methods.train(settings, small)
     before = models.build(str(settings.model), (3, 16, 16), 10, settings.norm)
     assert [p.shape for p in outcome.model.parameters()] == [p.shape for p in before.parameters()]
     assert all(bool(torch.isfinite(p).all()) for p in outcome.model.parameters())

@@ -66,7 +66,7 @@ def test_class_weights_find_a_rare_class(
         data="blobs", method=method, model="logistic", epsilon=8.0, batch_size=5, steps=steps,
         seed=seed, lr=lr,
     )  # fmt: skip
-    train = methods.method(method)
+    train = methods.train
     without = train(settings, dataset, None)
     weighted = train(replace(settings, options={"class_weights": "balanced"}), dataset, None)
 
@@ -86,11 +86,11 @@ def test_class_weights_find_a_rare_class(
 def test_other_class_weights_are_refused(method: str, blobs: data.Dataset) -> None:
     settings = Settings(data="blobs", method=method, options={"class_weights": 3})
     with pytest.raises(ValueError, match="class_weights is 3; leave it out or use balanced"):
-        methods.method(method)(settings, blobs, None)
+        methods.train(settings, blobs)
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "certified", "gaussian-features"])
 def test_methods_without_class_weights_refuse_them(method: str, blobs: data.Dataset) -> None:
     settings = Settings(data="blobs", method=method, options={"class_weights": "balanced"})
     with pytest.raises(ValueError, match="does not know the option 'class_weights'"):
-        methods.method(method)(settings, blobs, None)
+        methods.train(settings, blobs)
