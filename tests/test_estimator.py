@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from simplexdp.accounting.charges import compose
+from simplexdp.accounting import events
 from simplexdp.estimator import CertifiedClassifier
 
 
@@ -28,7 +28,7 @@ def test_digits_at_a_moderate_budget() -> None:
     assert model.score(X[1400:], y[1400:]) > 0.75
     assert model.epsilon_ <= 4.0
     assert model.statement_.covers_weights
-    assert compose([model.event_], model.delta) == pytest.approx(model.epsilon_)
+    assert events.compose([model.event_], model.delta) == pytest.approx(model.epsilon_)
     proba = model.predict_proba(X[:5])
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
 

@@ -123,11 +123,24 @@ class Settings:
             raise ValueError("the configuration is damaged or was edited") from error
 
     def key(self, revision: int) -> str:
-        """Return a short name for exactly this configuration under a revision of its method."""
-        record = {k: v for k, v in self.to_json().items() if k not in NOT_PART_OF_A_RUN}
-        record["data_options"] = {k: v for k, v in self.data_options.items() if k != "data_dir"}
-        text = json.dumps({"revision": revision, **record}, sort_keys=True)
+        """Return a short name for exactly this configuration under a revision of its method.
+
+        Only what differs from the defaults is hashed, so that a setting that is new, and not
+        given, changes no key.
+        """
+        named = {"revision": revision, "data": self.data, "method": self.method}
+        given = {
+            name: value
+            for name, value in self.to_json().items()
+            if name not in NOT_PART_OF_A_RUN and value != _USUAL[name]
+        }
+        options = {k: v for k, v in self.data_options.items() if k != "data_dir"}
+        given.pop("data_options", None)
+        if options:
+            given["data_options"] = options
+        text = json.dumps({**given, **named}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 DEFAULTS = Settings()
+_USUAL = DEFAULTS.to_json()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
 
-from simplexdp import methods, runs, training
+from simplexdp import __version__, methods, runs, training
+from simplexdp import settings as settings_module
 from simplexdp.paper import identity, records
 from simplexdp.paper.report import gather
 from simplexdp.runs import folder as folder_module
@@ -34,6 +36,7 @@ def test_a_record_says_what_was_run_and_what_came_out(finished, tmp_path):
     assert record["covers_weights"] is False
     assert record["seconds"] > 0
     assert record["versions"]["simplexdp"] == __version__
+    assert record["revision"] == methods.lookup(SETTINGS.method).revision
     assert record["seed"] == 0
     assert "load_digits" in record["provenance"][0]
     assert str(tmp_path) not in path.read_text()  # nothing of where it was run
@@ -131,12 +134,12 @@ def test_a_damaged_run_is_named(finished, tmp_path, change):
         records.import_run(finished.path, tmp_path / "results")
 
 
-def test_a_run_of_another_version_is_not_called_damaged(finished, tmp_path):
+def test_a_run_of_another_revision_is_not_called_damaged(finished, tmp_path):
     other = finished.configuration()
-    other["version"] = "0.2.0"
+    other["revision"] = 2
     other["settings"]["momentum"] = 0.9
     (finished.path / runs.CONFIGURATION).write_text(json.dumps(other))
-    with pytest.raises(ValueError, match=r"was made by version 0\.2\.0 and this is"):
+    with pytest.raises(ValueError, match="of revision 2 of dirichlet, left out; this is 1: "):
         records.import_run(finished.path, tmp_path / "results")
 
 
@@ -156,13 +159,20 @@ def test_a_record_says_what_a_run_breaks_of_its_claim(tmp_path, blobs):
 
 
 @pytest.mark.parametrize(
-    "content", ["1", "null", '{"data_options": 5}', '{"zz": 1}', '{"steps": "5"}']
+    "content",
+    [
+        "1",
+        "null",
+        '{"zz": 1}',
+        '{"method": "plain", "data_options": 5}',
+        '{"method": "plain", "zz": 1}',
+        '{"method": "plain", "steps": "5"}',
+    ],
 )
 def test_a_record_with_a_damaged_configuration_is_named(tmp_path, content):
     path = tmp_path / "runs" / "digits" / "a.json"
     path.parent.mkdir(parents=True)
-    version = json.dumps(__version__)
-    path.write_text(f'{{"key": "a", "version": {version}, "configuration": {content}}}')
+    path.write_text(f'{{"key": "a", "revision": 1, "configuration": {content}}}')
     with pytest.raises(ValueError, match=rf"^{path} is not as it was written \(.+\); delete it"):
         records.load(tmp_path)
     path.write_text("[" * 200_000)
@@ -183,11 +193,11 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 
 def test_a_file_in_the_way_of_a_record_is_said(finished, tmp_path):
-    """Edited by hand: no run of another version has this run's key."""
+    """Edited by hand: no run of another revision has this run's key."""
     path = records.import_run(finished.path, tmp_path)
     record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "version": "0.0.9"}))
-    with pytest.raises(ValueError, match=r"of version 0\.0\.9, .*in the way of this run's record"):
+    path.write_text(json.dumps({**record, "revision": 9}))
+    with pytest.raises(ValueError, match=r"of revision 9 of .*in the way of this run's record"):
         records.write(record, tmp_path)
     path.write_text("{")
     with pytest.raises(ValueError, match="delete it and reproduce it again"):
@@ -204,14 +214,38 @@ def test_a_damaged_record_of_another_table_does_not_stop_a_sweep(finished, tmp_p
         records.load(tmp_path)
 
 
-def test_a_record_of_another_version_is_left_out_and_said(finished, tmp_path, monkeypatch):
+def test_a_record_of_another_revision_is_left_out_and_said(finished, tmp_path, monkeypatch):
     records.import_run(finished.path, tmp_path / "results")
-    monkeypatch.setattr(runs, "version", lambda: "99.0")
+    monkeypatch.setattr(type(methods.lookup(SETTINGS.method)), "revision", 99)
     loaded = records.load(tmp_path / "results")
     assert loaded.records == ()
-    assert "of version 0.1.0, left out; this is 99.0" in loaded.left_out[0]
-    with pytest.raises(ValueError, match="different versions are not merged"):
+    assert "of revision 1 of dirichlet, left out; this is 99" in loaded.left_out[0]
+    with pytest.raises(ValueError, match="of revision 1 of dirichlet, left out; this is 99"):
         records.import_run(finished.path, tmp_path / "other")
+
+
+def test_another_version_of_the_package_finds_all_records(monkeypatch):
+    """Of the repository's own results; the version is said of each and decides nothing."""
+    results = Path(__file__).parents[2] / "results"
+    there = len(list((results / "runs").glob("*/*.json")))
+    for module in [m for name, m in sys.modules.items() if name.startswith("simplexdp")]:
+        if hasattr(module, "__version__"):
+            monkeypatch.setattr(module, "__version__", "99.0")
+    found = records.load(results)
+    assert (len(found.records), found.left_out) == (there, ())
+    assert there > 300
+
+
+def test_a_record_imports_no_code_that_it_names(finished, tmp_path, monkeypatch):
+    """A method of somebody's own is taken at the revision that the record tells."""
+    configuration = dataclasses.replace(SETTINGS, method="no_such_package:METHOD")
+    record = records.record_of_run(finished) | {
+        "configuration": configuration.to_json(),
+        "key": identity.key(configuration, 3),
+        "revision": 3,
+    }
+    records.write(record, tmp_path)
+    assert [r["key"] for r in records.load(tmp_path).records] == [record["key"]]
 
 
 def test_a_record_edited_by_hand_is_refused(finished, tmp_path):
@@ -270,8 +304,18 @@ def test_where_it_runs_does_not_change_the_key(field, value):
     assert identity.cell(other) == identity.cell(SETTINGS)
 
 
-def test_another_version_has_another_key():
-    assert identity.key(SETTINGS, "1") != identity.key(SETTINGS, "2")
+def test_another_revision_has_another_key():
+    assert identity.key(SETTINGS, 1) != identity.key(SETTINGS, 2)
+
+
+def test_a_setting_that_is_new_and_not_given_changes_no_key(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class More(Settings):
+        novelty: int = 5
+
+    monkeypatch.setattr(settings_module, "_USUAL", More().to_json())
+    assert More(seed=0, steps=7).key(1) == Settings(seed=0, steps=7).key(1)
+    assert More(seed=0, novelty=6).key(1) != Settings(seed=0).key(1)
 
 
 def test_training_without_privacy_has_no_budget():

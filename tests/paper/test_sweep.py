@@ -70,16 +70,16 @@ def test_reproduce_runs_what_is_missing_and_then_nothing(listed, tmp_path, capsy
     json.dumps(third, allow_nan=False)
 
 
-def test_results_of_another_version_are_made_again_and_said(listed, tmp_path, monkeypatch, capsys):
+def test_results_of_another_revision_are_made_again_and_said(listed, tmp_path, monkeypatch, capsys):
     places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
     reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
     for path in (tmp_path / "results").rglob("*.json"):
-        record = json.loads(path.read_text()) | {"version": "0.0.1"}
+        record = json.loads(path.read_text()) | {"revision": 0}
         path.with_stem("0" * 16).write_text(json.dumps(record))
         path.unlink()
     again = reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
     assert len(again["finished"]) == 1
-    assert "of version 0.0.1, left out" in capsys.readouterr().err
+    assert "of revision 0 of dirichlet, left out" in capsys.readouterr().err
 
 
 def test_a_computed_table_is_written(tmp_path):
@@ -158,7 +158,6 @@ def test_the_time_that_is_given_is_kept_and_the_run_goes_on(small, tmp_path):
         key = work[0].settings.key(1)
         reached.append(checkpoint.read(saved, key).step)
     assert 0 < reached[0] < reached[1]
-    assert not training.out_of_time.is_set()
 
 
 def test_what_does_not_stop_by_itself_is_interrupted(monkeypatch):
@@ -166,7 +165,6 @@ def test_what_does_not_stop_by_itself_is_interrupted(monkeypatch):
     began = time.monotonic()
     with pytest.raises(sweep.OutOfTime), sweep.time_limit(began + 0.1):
         time.sleep(60)
-    assert not training.out_of_time.is_set()
 
 
 def test_nothing_is_timed_when_the_time_is_up(small, tmp_path, monkeypatch):

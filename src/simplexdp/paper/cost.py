@@ -1,22 +1,21 @@
-"""What does privacy cost in time?  Seconds of a step by method and network, side by side.
+"""The cost of privacy in time: seconds of a step by method and network, side by side.
 
-The methods train at once, each in a thread, and hand a baton round at every batch: one step of
-each makes a round, so that a slow moment of the machine strikes them alike.  The order within a
-round goes through all permutations.  What is reported is the median over rounds of the ratio
-within a round.  The time is the processor's, of one thread, from the moment a batch is read to
+The methods train at once, each in a thread, and hand a baton round at every step: one step of
+each makes a round, so that a slow moment of the machine strikes them alike. The order within a
+round goes through all permutations. What is reported is the median over rounds of the ratio
+within a round. The time is the processor's, of one thread, from the moment a batch is read to
 the moment the next one is: building the network, calibrating and evaluating lie outside.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +25,9 @@ import numpy as np
 import torch
 
 from simplexdp import data, files, methods, progress
+from simplexdp.methods.base import Run
 from simplexdp.paper import estimate
-from simplexdp.runs import machine, version
+from simplexdp.runs import machine
 from simplexdp.settings import Settings
 
 NAME = "cost"
@@ -58,11 +58,12 @@ def run(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        here = {"version": version(), "machine": machine()}
+        revisions = {name: methods.lookup(name).revision for name in METHODS}
+        here = {"revisions": revisions, "machine": machine()}
         found = found or {**here, "rounds": {}}
         if {name: found.get(name) for name in here} != here:
             raise ValueError(
-                f"{path} was measured by another version or on another machine, and rounds of two "
+                f"{path} was measured by another revision or on another machine, and rounds of two "
                 "are not put together; name another folder with --results, or delete the file"
             )
         left = {n: rounds - len(found["rounds"].get(n, [])) for n in networks}
@@ -85,7 +86,7 @@ def run(
 
 
 def _seconds(left: dict[str, int]) -> list[float]:
-    """What the missing rounds of each network will take, by a first one that is not counted."""
+    """Return how long the missing rounds will take, by a first one that is not counted."""
     found = []
     for network, missing in left.items():
         if missing > 0:
@@ -98,7 +99,7 @@ def _seconds(left: dict[str, int]) -> list[float]:
 def some_rounds(
     network: str, rounds: int, chosen: Sequence[str] = METHODS
 ) -> list[dict[str, float]]:
-    """Processor seconds of a step for every method, in every round."""
+    """Return the processor seconds of a step for every method, in every round."""
     shape, batch_size = NETWORKS[network]
     dataset = random_images(shape, 100 * batch_size)
     orders = itertools.islice(itertools.cycle(itertools.permutations(chosen)), rounds)
@@ -114,20 +115,17 @@ def some_rounds(
         held: list[float] = []
         began = 0.0
 
-        def hand_on() -> None:
+        def hand_on(step: int) -> None:
             nonlocal began
             held.append(time.process_time() - began)
             baton.hand_on()
             baton.wait_for(method)
             began = time.process_time()
 
-        inputs = dataset.train.inputs.view(Watched)
-        inputs.on_read = hand_on
-        split = data.Split(inputs, dataset.train.labels)
         with baton.or_drop():
             torch.set_num_threads(1)
             baton.wait_for(method)
-            methods.method(method)(settings, dataclasses.replace(dataset, train=split), None)
+            methods.prepare(settings, dataset).start(Run(on_step=hand_on))
             baton.hand_on()
         return held[2:]
 
@@ -137,7 +135,7 @@ def some_rounds(
 
 
 class Baton:
-    """Who may run now?  A queue of names, known beforehand; the first one holds the baton."""
+    """A queue of names, known beforehand; who is first in it may run."""
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = deque(order)
@@ -168,19 +166,8 @@ class Baton:
             raise
 
 
-class Watched(np.ndarray[Any, Any]):
-    """Training inputs that tell when a batch of them is read."""
-
-    on_read: Callable[[], None]
-
-    def __getitem__(self, rows: Any) -> Any:
-        if isinstance(rows, np.ndarray):
-            self.on_read()
-        return np.asarray(self)[rows]
-
-
 def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Medians, and medians of the ratios that the paper is about, with their intervals."""
+    """Return medians, and medians of the ratios that the paper is about, with intervals."""
     rows = []
     for network, found in rounds.items():
         if not found:
@@ -203,7 +190,9 @@ def summary(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """At least 95 % confidence for the median of independent values, whatever their distribution.
+    """Return an interval with at least 95 % confidence for the median of independent values.
+
+    It holds whatever their distribution.
 
     Between the k-th smallest and the k-th largest, where k is the largest number such that a fair
     coin shows fewer than k heads with probability at most 2.5 %; None where there is no such k.
@@ -216,7 +205,7 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def random_images(shape: tuple[int, int, int], records: int) -> data.Dataset:
-    """Noise in the shape of images: the time of a step does not depend on what is in them."""
+    """Return noise in the shape of images: what is in them does not change a step's time."""
     rng = np.random.default_rng(0)
 
     def split(size: int) -> data.Split:

@@ -1,17 +1,19 @@
-"""How long will it take?  A few steps of every kind of run, timed before the sweep starts."""
+"""Estimates of how long a sweep takes, from a few timed steps of every kind of run."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable
 
 from simplexdp import data, methods
-from simplexdp.methods.outcome import steps_from_epochs
-from simplexdp.schedule import usual_steps
+from simplexdp.evaluation import evaluate
+from simplexdp.methods._network import steps_from_epochs
+from simplexdp.methods.base import Run
 from simplexdp.settings import Settings
 
-FEW, MORE = 2, 8  # steps of the two trainings whose difference is timed
-TESTED = 200  # records on which the timed trainings are evaluated
+STEPS = 9  # of the timed training, whose first also pays for loading and for memory
+TESTED = 200  # records on which it is evaluated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +25,12 @@ class Pace:
     once: float = 0.0
 
     def seconds(self, steps: int, evaluations: int) -> float:
+        """Return the seconds of a whole run."""
         return self.once + self.step * steps + self.evaluation * (min(steps, evaluations) + 1)
 
 
 def kind(settings: Settings) -> tuple[str, ...]:
-    """What the time of a step depends on."""
+    """Return what the time of a step depends on."""
     return (
         settings.data,
         settings.method,
@@ -42,42 +45,44 @@ def kind(settings: Settings) -> tuple[str, ...]:
 
 
 def measure(settings: Settings, dataset: data.Dataset) -> Pace:
-    """Time two short trainings, with the accountant that is quickest to calibrate.
+    """Time a short training, with the accountant that is quickest to calibrate.
 
     A method of few steps over all records is timed whole, with its features.
     """
-    train = methods.method(settings.method)
-    if methods.on_features(settings):
-        whole = train(dataclasses.replace(settings, seed=0), dataset, None)
-        return Pace(0.0, 0.0, whole.seconds)
+    settings = dataclasses.replace(settings, seed=0)
+    if not methods.lookup(settings.method).trains_network(settings):
+        began = time.monotonic()
+        methods.train(settings, dataset)
+        return Pace(0.0, 0.0, time.monotonic() - began)
     test = dataset.test
     part = data.Split(test.inputs[:TESTED], test.labels[:TESTED])
     small = dataclasses.replace(dataset, test=part, validation=None)
+    short = dataclasses.replace(
+        settings, steps=STEPS, epochs=None, accountant="theorem1", evaluations=1
+    )
+    ended: list[float] = []
 
-    def seconds(steps: int) -> float:
-        short = dataclasses.replace(
-            settings, steps=steps, epochs=None, accountant="theorem1", evaluations=1, seed=0
-        )
-        return train(short, small, None).seconds
+    def note() -> bool:
+        ended.append(time.monotonic())
+        return False
 
-    seconds(1)  # the first training also pays for loading and for memory
-    few, more = seconds(FEW), seconds(MORE)
-    step = max(1e-6, (more - few) / (MORE - FEW))
-    part_evaluation = max(0.0, few - FEW * step)
-    return Pace(step, part_evaluation * len(test.labels) / len(part.labels))
+    model = methods.prepare(short, small).start(Run(stop=note)).model
+    step = (ended[-1] - ended[0]) / (STEPS - 1)
+    began = time.monotonic()
+    evaluate(model, part, settings.device)
+    return Pace(step, (time.monotonic() - began) * len(test.labels) / len(part.labels))
 
 
-def steps_of(settings: Settings, records: int) -> int:
-    """The steps of a run: those given, or those of its epochs, or by its method's rule."""
-    if settings.method == "dpsgd":
-        from simplexdp.methods import dpsgd  # brings Opacus
-
-        return dpsgd.schedule(settings, records)[1]
-    return steps_from_epochs(settings, records, settings.batch_size) or usual_steps(records)
+def steps_of(settings: Settings, dataset: data.Dataset) -> int:
+    """Return the steps of a run: those given, or those of its epochs, or by its method's rule."""
+    records = len(dataset.train.labels)
+    by_rule = settings.epochs is not None and settings.batch_size is None
+    steps = None if by_rule else steps_from_epochs(settings, records, settings.batch_size)
+    return steps or methods.prepare(settings, dataset, 0).steps
 
 
 def total(parts: Iterable[float]) -> str:
-    """A sum of seconds as a person says it."""
+    """Say a sum of seconds as a person would."""
     seconds = sum(parts)
     if seconds < 90:
         return f"{seconds:.0f} seconds"

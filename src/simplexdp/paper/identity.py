@@ -1,4 +1,4 @@
-"""When are two runs the same?  What a run is called, and what a cell of a table asks for."""
+"""What a run is called, and what a cell of a table asks for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 import json
 import math
 
+from simplexdp import methods
 from simplexdp.data.catalog import may_be_unverified
-from simplexdp.runs import version
 from simplexdp.settings import DEFAULTS, NOT_PART_OF_A_RUN, Settings
 
 # Where the files lie, and whether a copy of them is good enough, says nothing about the recipe;
@@ -16,7 +16,7 @@ ABOUT_FILES = ("data_dir", "allow_unverified")
 
 
 def canonical(settings: Settings) -> Settings:
-    """The settings under which a run is filed: what does not change the run is at its default.
+    """Return the settings under which a run is filed: what changes nothing is at its default.
 
     Training without privacy has no budget, so its ε is infinite whatever was asked for. Leave to
     take unverified files is of no effect for data sets that have none.
@@ -32,13 +32,26 @@ def canonical(settings: Settings) -> Settings:
     )
 
 
-def key(settings: Settings, of_version: str | None = None) -> str:
-    """The name of exactly this run under this version of the package."""
-    return canonical(settings).key(of_version or version())
+def key(settings: Settings, revision: int | None = None) -> str:
+    """Return the name of exactly this run, under its method's revision unless one is given."""
+    if revision is None:
+        revision = methods.lookup(settings.method).revision
+    return canonical(settings).key(revision)
+
+
+def other_revision(method: str, revision: object) -> str | None:
+    """Say that another revision of a method made something, or return None.
+
+    Only built-in methods are asked: nothing is imported because a file names it.
+    """
+    if method not in methods.names() or revision == methods.lookup(method).revision:
+        return None
+    made_by = "without a revision" if revision is None else f"of revision {revision}"
+    return f"{made_by} of {method}, left out; this is {methods.lookup(method).revision}"
 
 
 def cell(settings: Settings) -> str:
-    """What a cell of a table asks for: the run without its seed and without the files' place."""
+    """Return what a cell asks for: the run without its seed and without the files' place."""
     record = canonical(settings).to_json()
     record["data_options"] = {
         name: value for name, value in settings.data_options.items() if name not in ABOUT_FILES

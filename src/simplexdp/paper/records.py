@@ -1,8 +1,8 @@
-"""What is kept of a run?  One small JSON record, written once and never merged across versions.
+"""Records of runs: small JSON files, written once and never merged across revisions.
 
-A record lies in results/runs/<experiment>/<key>.json.  Its key is the run's whole configuration
-with the version of the package, so a record of another version is another record, and `load`
-leaves it out and says so.  A digest over the whole of it tells a careless edit.
+A record lies in results/runs/<experiment>/<key>.json. Its key is the run's whole configuration
+with the revision of its method, so what another revision trained is another record, and `load`
+leaves it out and says so. A digest over the whole of it tells a careless edit.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from simplexdp import files, runs
+from simplexdp.claims import SECRET_SEED
 from simplexdp.paper import grid, identity
 from simplexdp.settings import Settings
-from simplexdp.statement import SECRET_SEED
 
 DIGEST = "digest"
 # Not of the result:
@@ -48,14 +48,14 @@ FROM_OUTCOME = (
 
 @dataclass(frozen=True)
 class Loaded:
-    """The records of this version, and what was left out and why."""
+    """The records of the methods' revisions, and what was left out and why."""
 
     records: tuple[dict[str, Any], ...]
     left_out: tuple[str, ...] = ()
 
 
 def record_of_run(folder: runs.RunFolder, experiment: str | None = None) -> dict[str, Any]:
-    """The record of a finished run; an unfinished one is refused."""
+    """Return the record of a finished run; refuse an unfinished one."""
     if not folder.finished():
         raise ValueError(
             f"{folder.path} is not finished; go on with it by --resume --out {folder.path}"
@@ -76,9 +76,9 @@ def _record(folder: runs.RunFolder, experiment: str | None) -> dict[str, Any]:
     versions = {"simplexdp": configuration["version"]}
     versions |= {name: machine.pop(name) for name in ("python", "torch") if name in machine}
     return {
-        "key": identity.key(settings, configuration["version"]),
+        "key": identity.key(settings, configuration["revision"]),
         "experiment": experiment or grid.home(settings) or UNLISTED,
-        "version": configuration["version"],
+        "revision": configuration["revision"],
         "configuration": settings.to_json(),
         "seed": settings.seed,
         **{name: outcome.get(name) for name in FROM_OUTCOME if name in outcome},
@@ -95,14 +95,14 @@ def _record(folder: runs.RunFolder, experiment: str | None) -> dict[str, Any]:
 
 
 def digest(record: Mapping[str, Any]) -> str:
-    """Of a record's content."""
+    """Return the digest of a record's content."""
     content = {name: value for name, value in record.items() if name != DIGEST}
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def path_of(record: Mapping[str, Any], results: Path) -> Path:
-    """Where a record lies."""
+    """Return where a record lies."""
     return results / "runs" / str(record["experiment"]) / f"{record['key']}.json"
 
 
@@ -121,12 +121,11 @@ def import_run(folder: Path, results: Path) -> Path:
     """File a run that `simplexdp train` finished under the key that the sweep would give it."""
     run = runs.RunFolder.open(folder)
     with files.well_formed(folder, MAKE_AGAIN):
-        made_by = run.configuration().get("version")
-    if made_by not in (None, runs.version()):
-        raise ValueError(
-            f"{folder} was made by version {made_by} and this is {runs.version()}; "
-            "results of different versions are not merged, so train it again"
-        )
+        configuration = run.configuration()
+        method = configuration["settings"]["method"]
+        problem = identity.other_revision(method, configuration["revision"])
+    if problem is not None:
+        raise ValueError(f"{folder} is {problem}: train it again")
     record = record_of_run(run)
     if record["processes"] > 1 and record["configuration"]["norm"] == "batch":
         raise ValueError(
@@ -148,7 +147,7 @@ def import_run(folder: Path, results: Path) -> Path:
 
 
 def load(results: Path, experiment: str = "*") -> Loaded:
-    """The records of this version below a results folder, of one experiment or of all."""
+    """Return the records below a results folder, of one experiment or of all."""
     records: list[dict[str, Any]] = []
     left_out: list[str] = []
     for path in sorted((results / "runs").glob(f"{experiment}/*.json")):
@@ -166,22 +165,19 @@ def _result(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keys(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The runs that are done."""
+    """Return the names of the runs that are done."""
     return {str(record["key"]) for record in records}
 
 
 def _problem(record: Any, path: Path) -> str | None:
-    """Why a file is not one of this version's results, or None."""
-    if not isinstance(record, dict) or not {"key", "version", "configuration"} <= set(record):
+    """Say why a file is not a result of its method's revision, or return None."""
+    if not isinstance(record, dict) or not {"key", "revision", "configuration"} <= set(record):
         raise ValueError(f"{path} is not a record of a run; {MADE_AGAIN}")
-    if record["version"] != runs.version():
-        return (
-            f"{path}: of version {record['version']}, left out; "
-            f"this is {runs.version()}, and results of different versions are not merged"
-        )
     with files.well_formed(path, MADE_AGAIN):
-        settings = Settings.from_json(record["configuration"])
-        key = identity.key(settings)
+        method, revision = record["configuration"]["method"], record["revision"]
+        if (problem := identity.other_revision(method, revision)) is not None:
+            return f"{path}: {problem}, and results of different revisions are not merged"
+        key = identity.key(Settings.from_json(record["configuration"]), revision)
     if path.stem != record["key"] or key != record["key"]:
         raise ValueError(
             f"{path} does not have the key of its own configuration; it was edited by hand, "

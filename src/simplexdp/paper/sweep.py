@@ -1,6 +1,6 @@
-"""What is missing, and who runs it?  The sweep over the cells of an experiment.
+"""The sweep over the cells of an experiment: makes the runs that have no record yet.
 
-A run lives in runs/<key> while it trains and becomes a record when it is finished.  What has a
+A run lives in runs/<key> while it trains and becomes a record when it is finished. What has a
 record is skipped, what has a folder goes on from its checkpoint, and each key has a lock that
 the kernel drops when its process ends, so two sweeps share the work and a killed one loses at
 most what came after its last checkpoint.
@@ -24,9 +24,9 @@ from simplexdp import data, files, methods, progress
 from simplexdp.files import Busy
 from simplexdp.paper import estimate, identity, records
 from simplexdp.paper.cells import Cell, Experiment
-from simplexdp.runs import CONFIGURATION, RunFolder, version
+from simplexdp.runs import CONFIGURATION, RunFolder
 from simplexdp.settings import Settings
-from simplexdp.training import OutOfTime, out_of_time
+from simplexdp.training import OutOfTime
 
 PACES = ".paces.json"
 GRACE = 60.0  # seconds for the step in hand, after which what runs is interrupted
@@ -113,8 +113,13 @@ def _rows(cells: Sequence[Cell], only: str | None) -> Sequence[Cell]:
     return exact or [c for c in cells if only.lower() in c.row.lower()]
 
 
-def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) -> RunFolder:
-    """The finished run: as it is there, gone on with, or made from the start."""
+def train(
+    work: Work,
+    run_root: Path,
+    load: Callable[[Settings], data.Dataset],
+    stop: Callable[[], bool] = lambda: False,
+) -> RunFolder:
+    """Return the finished run: as it is there, gone on with, or made from the start."""
     path = run_root / work.key
     with locked(run_root, work.key):
         if (path / CONFIGURATION).exists() and RunFolder.open(path).finished():
@@ -127,7 +132,8 @@ def train(work: Work, run_root: Path, load: Callable[[Settings], data.Dataset]) 
                 f"{work.experiment} trains on {work.records} records, and the data at hand has "
                 f"{len(dataset.train)}; give the part of it with --data-dir"
             )
-        return methods.run(work.settings, path, resume=path.exists(), dataset=dataset)[1]
+        resume = path.exists()
+        return methods.run(work.settings, path, resume=resume, dataset=dataset, stop=stop)[1]
 
 
 def sweep(
@@ -147,8 +153,8 @@ def sweep(
             to_go = estimate.total(seconds_each[number:])
             advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
             try:
-                with time_limit(deadline):
-                    folder = train(work, run_root, load)
+                with time_limit(deadline) as is_over:
+                    folder = train(work, run_root, load, is_over)
                 records.write(records.record_of_run(folder, work.experiment), results)
                 swept.finished.append(work.label)
             except OutOfTime:
@@ -173,32 +179,31 @@ def locked(run_root: Path, key: str) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(deadline: float | None) -> Iterator[None]:
-    """Stop a training after the step in which the deadline falls, anything else soon after it.
+def time_limit(deadline: float | None) -> Iterator[Callable[[], bool]]:
+    """Yield what says that the deadline is over; interrupt what goes on long after it.
 
-    Outside the main thread, only refuse to begin.
+    Outside the main thread nothing can be interrupted.
     """
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
+
+    def is_over() -> bool:
+        return deadline is not None and time.monotonic() > deadline
+
+    if is_over():
         raise OutOfTime
-    if left is None or threading.current_thread() is not threading.main_thread():
-        yield
+    if deadline is None or threading.current_thread() is not threading.main_thread():
+        yield is_over
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if out_of_time.is_set():
-            raise OutOfTime
-        out_of_time.set()
-        signal.setitimer(signal.ITIMER_REAL, GRACE)
+        raise OutOfTime
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, left)
+    signal.setitimer(signal.ITIMER_REAL, deadline - time.monotonic() + GRACE)
     try:
-        yield
+        yield is_over
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        out_of_time.clear()
 
 
 def loader() -> Callable[[Settings], data.Dataset]:
@@ -229,7 +234,7 @@ def paces(
     failed: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for work in todo:
-        kind = " ".join([version(), *estimate.kind(work.settings)])
+        kind = " ".join(estimate.kind(work.settings))
         late = deadline is not None and time.monotonic() > deadline
         if kind not in known and late:
             unknown[kind] = "no time was left to time it"
@@ -240,7 +245,7 @@ def paces(
                     known[kind] = estimate.measure(work.settings, dataset)
                     run_root.mkdir(parents=True, exist_ok=True)
                     files.write_json(path, {k: dataclasses.asdict(p) for k, p in known.items()})
-                steps = estimate.steps_of(work.settings, len(dataset.train.labels))
+                steps = estimate.steps_of(work.settings, dataset)
                 whole = known[kind].seconds(steps, work.settings.evaluations)
                 seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
                 continue

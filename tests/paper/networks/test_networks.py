@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from simplexdp import data, models
+from simplexdp import data, methods, models
 from simplexdp.paper import recipes
 from simplexdp.paper.networks.wrn import StandardisedConv2d
 

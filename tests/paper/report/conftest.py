@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simplexdp import methods
 from simplexdp.paper import grid, identity, records
 
 JPEG = "JPEG copy, not MedMNIST's own file: dermamnist.npz (sha256 abc); results on it are not"
@@ -20,7 +21,7 @@ def made_up(settings, experiment, accuracy, seed=0, **more):
     return {
         "key": identity.key(settings),
         "experiment": experiment,
-        "version": __version__,
+        "revision": methods.lookup(settings.method).revision,
         "configuration": settings.to_json(),
         "seed": seed,
         "accuracy": accuracy,
@@ -84,14 +85,14 @@ def results(tmp_path: Path) -> Path:
     plain = {"method": "plain", "claimed_epsilon": None, "covers_weights": False, **none}
     (folder / "audit").mkdir()
     audit = {"data": "digits", "delta": 1e-5, "confidence": 0.95, "rows": [row, linear, plain]}
-    audit |= {"version": __version__}
+    audit |= {"revisions": {row["method"]: 1 for row in audit["rows"]}}
     (folder / "audit/digits.json").write_text(json.dumps(audit))
     alone = {"attack": "canary", "data": "digits", "method": "dirichlet", "confidence": 0.95}
     alone |= {"relation": "in or out (its input zeroed)", "covers_weights": False}
     alone |= {"epsilon_lower": 3.259, "claim": {"epsilon": 1.001}}
-    together = {"attack": "all", "audits": [alone], "version": __version__}
+    together = {"attack": "all", "audits": [alone], "revisions": {"dirichlet": 1}}
     (folder / "audit/digits-in-out.json").write_text(json.dumps(together))
-    (folder / "audit/unsigned.json").write_text(json.dumps({**audit, "version": None}))
-    old = {**audit, "version": "0.0.1", "data": "an-old-audit"}
+    (folder / "audit/unsigned.json").write_text(json.dumps({**audit, "revisions": None}))
+    old = {**audit, "revisions": {"dirichlet": 0}, "data": "an-old-audit"}
     (folder / "audit/old.json").write_text(json.dumps(old))
     return folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from simplexdp.paper.report import measured, page
-from simplexdp.runs import version
 
 
 @pytest.mark.parametrize(
@@ -16,18 +15,18 @@ from simplexdp.runs import version
         ("benchmarks/cost.json", "[]"),
         ("accounting/paper_table.json", "{}"),
         ("certified/peers.json", "[]"),
-        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": 1}'),
-        ("audit/digits.json", '{"version": "VERSION", "rows": 5}'),
-        ("audit/digits.json", '{"version": "VERSION", "epsilon_lower": NaN}'),
+        ("audit/digits.json", '{"revisions": {}, "epsilon_lower": 1}'),
+        ("audit/digits.json", '{"revisions": {}, "rows": 5}'),
+        ("audit/digits.json", '{"revisions": {}, "epsilon_lower": NaN}'),
         ("benchmarks/classes.json", '{"rows": [{}]}'),
-        ("benchmarks/cost.json", '{"version": "VERSION", "networks": [{}]}'),
+        ("benchmarks/cost.json", '{"revisions": {}, "networks": [{}]}'),
         ("accounting/paper_table.json", '{"rows": [{}]}'),
         ("certified/peers.json", '{"data": {"x": {}}}'),
     ],
 )
 def test_a_file_of_another_kind_or_shape_is_named(results, place, content):
     (results / place).parent.mkdir(exist_ok=True)
-    (results / place).write_text(content.replace("VERSION", version()))
+    (results / place).write_text(content)
     with pytest.raises(ValueError, match=f"{place}.*make it again"):
         page.gathered(results)
 

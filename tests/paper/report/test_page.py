@@ -141,8 +141,8 @@ def test_it_loads_without_errors_and_draws(dom):
     assert "At δ = 3.71e-05, claim and bound: digits, certified linear, canary." in audits
     assert "Not measured on this data set." in section(html, "classes")
     assert "an-old-audit" not in audits
-    assert "old.json: of version 0.0.1, left out" in html
-    assert "unsigned.json: without a version, left out" in html
+    assert "old.json: of revision 0 of dirichlet, left out" in html
+    assert "unsigned.json: without its methods&#x27; revisions, left out" in html
     assert "Every point of ours comes from a recorded run" in html
     assert "yes, with fixed features" in section(html, "covers")
     assert section(html, "tables").count("<details>") >= 5

@@ -138,9 +138,11 @@ def label(settings: Settings, record: Record) -> str:
         return ", ".join([labels.row_label(settings, recipe), *of_copy])
     # A feature map's name goes on with its version, which the record has.
     network = str(record.get("model"))
-    name = network.partition("-")[0] if methods.on_features(settings) else network
+    built_in = settings.method in methods.names()
+    on_features = built_in and not methods.lookup(settings.method).trains_network(settings)
+    name = network.partition("-")[0] if on_features else network
     rate = [] if settings.lr is None else [f"lr {settings.lr:g}"]
-    title = labels.METHOD_TITLES.get(settings.method, settings.method)
+    title = labels.title(settings.method)
     apart = labels.apart(settings, Settings(data=settings.data, method=settings.method))
     return ", ".join([title, name, *rate, *apart, *of_copy])
 
@@ -209,7 +211,7 @@ def _published_series(name: str) -> Iterable[dict[str, Any]]:
             "split": split,
             "source": "published",
             "method": method,
-            "label": f"{labels.METHOD_TITLES[method]}, {model}, {cited or 'the paper'}",
+            "label": f"{labels.title(method)}, {model}, {cited or 'the paper'}",
             "shortened": False,
             "points": points,
         }

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from simplexdp import accounting, files
-from simplexdp.paper import labels
+from simplexdp.paper import identity, labels
 from simplexdp.rounding import rounded_up
-from simplexdp.runs import version
 
 COST = Path("benchmarks") / "cost.json"
 OF_CLASSES = (  # what a row says of the classes that a network finds
@@ -28,7 +27,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
     single: list[dict[str, Any]] = []
     for path in _audit_files(results):
         content = files.read_json(path, files.ANEW)
-        if of_other_version(content, path) is None:
+        if of_other_revision(content, path) is None:
             with files.well_formed(path):
                 if "rows" in content:
                     tables += _of_table(content)
@@ -101,7 +100,7 @@ def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         for name, bound in row["bounds"].items():
             if bound["delta"] not in (None, row["delta"]):
-                method = labels.METHOD_TITLES.get(row["method"], row["method"])
+                method = labels.title(row["method"])
                 which = f"{row['data']}, {method}, {name.replace('_', ' ')}"
                 found.setdefault(rounded_up(bound["delta"], 3), []).append(which)
     return " ".join(
@@ -109,16 +108,14 @@ def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def of_other_version(content: Mapping[str, Any], path: Path) -> str | None:
-    """Why a measurement is left out: it does not say that this version of the package made it."""
+def of_other_revision(content: Mapping[str, Any], path: Path) -> str | None:
+    """Say that a measurement does not tell its methods' revisions, or has other ones."""
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not a file of measurements; delete it and make it again")
-    made_by = content.get("version")
-    if made_by == version():
-        return None
-    return (
-        f"{path}: {'without a version' if made_by is None else f'of version {made_by}'}, left out"
-    )
+    if not isinstance(revisions := content.get("revisions"), dict):
+        return f"{path}: without its methods' revisions, left out"
+    said = (identity.other_revision(method, made_by) for method, made_by in revisions.items())
+    return next((f"{path}: {problem}" for problem in said if problem is not None), None)
 
 
 def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
@@ -168,16 +165,16 @@ def cost(results: Path) -> list[dict[str, Any]]:
         return []
     content = files.read_json(path, files.ANEW)
     found: list[dict[str, Any]] = content.get("networks", [])
-    return found if of_other_version(content, path) is None else []
+    return found if of_other_revision(content, path) is None else []
 
 
 def left_out(results: Path) -> list[str]:
-    """The audits and times that another version of the package measured."""
+    """Say which audits and times another revision of a method made."""
     paths = [*_audit_files(results), results / COST]
     return [
         said
         for path in paths
-        if path.exists() and (said := of_other_version(files.read_json(path, files.ANEW), path))
+        if path.exists() and (said := of_other_revision(files.read_json(path, files.ANEW), path))
     ]
 
 

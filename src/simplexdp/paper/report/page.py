@@ -13,12 +13,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from simplexdp import files
+from simplexdp import __version__, files
 from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.paper import computed, grid, labels
 from simplexdp.paper.report import figures, gather, measured, measured_tables, tables
 from simplexdp.paper.table import Column, Table
-from simplexdp.runs import version
 
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
@@ -43,10 +42,10 @@ def gathered(results: Path, pictures: Path | None = None) -> dict[str, Any]:
     audits = measured.audits(results)
     with_runs = [g.data for g in found.groups if not g.of_study]
     return {
-        "version": version(),
+        "version": __version__,
         "runs": sum(len(group.runs) for group in found.groups),
-        "titles": {**labels.METHOD_TITLES, **labels.DATA_TITLES},
-        "methods_known": list(labels.METHOD_TITLES),
+        "titles": {**labels.by_title(), **labels.DATA_TITLES},
+        "methods_known": list(labels.by_title()),
         "first_data": "fashion-mnist"
         if "fashion-mnist" in with_runs
         else (with_runs or ["cifar10"])[0],
