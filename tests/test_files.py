@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -63,13 +64,13 @@ def test_a_lock_file_that_went_between_opening_and_locking_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = tmp_path / ".lock"
-    real = files.fcntl.flock
+    real = fcntl.flock
 
     def late(handle: int, flags: int) -> None:
         lock.unlink()  # by the holder before
         real(handle, flags)
 
-    monkeypatch.setattr(files.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(files.Busy), files.locked(lock, "busy"):
         raise AssertionError
 

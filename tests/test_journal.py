@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from simplexdp import ledger
+from simplexdp.accounting import events
 from simplexdp.ledger import BudgetExceeded, Ledger
 
 
@@ -23,20 +23,20 @@ def book(tmp_path):
 @pytest.mark.parametrize("cut", [1, 7, 40])
 def test_a_torn_last_line_is_tolerated_reported_and_closed(book, cut):
     for run in "ab":
-        book.reserve("digits", "certified", ledger.gaussian(10.0), run, "weights")
+        book.reserve("digits", "certified", events.gaussian(10.0), run, "weights")
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
     # A line that lost only its newline is whole, and counted.
     kept = ["a", "b"] if cut == 1 else ["a"]
     assert [entry.run for entry in book.entries()] == kept
     assert ("newline" if cut == 1 else "torn") in book.spent("digits", 1e-5).notes[0]
-    book.reserve("digits", "certified", ledger.gaussian(10.0), "c", "weights")
+    book.reserve("digits", "certified", events.gaussian(10.0), "c", "weights")
     assert [entry.run for entry in book.entries()] == [*kept, "c"]
 
 
 def test_without_its_last_newline_a_ledger_spends_no_less(book):
     book.set_budget("digits", 1.0, 1e-5)
-    event = ledger.gaussian(5.0)  # about 0.7 once, above 1 twice
+    event = events.gaussian(5.0)  # about 0.7 once, above 1 twice
     book.reserve("digits", "certified", event, "a", "weights")
     before = book.spent("digits", 1e-5)
     book.path.write_bytes(book.path.read_bytes().removesuffix(b"\n"))
@@ -47,14 +47,14 @@ def test_without_its_last_newline_a_ledger_spends_no_less(book):
 
 def test_other_damage_is_an_error_and_never_a_smaller_total(book):
     for run in "abc":
-        book.reserve("digits", "certified", ledger.gaussian(10.0), run, "weights")
+        book.reserve("digits", "certified", events.gaussian(10.0), run, "weights")
     lines = book.path.read_bytes().split(b"\n")
     lines[1] = lines[1][:-20]
     book.path.write_bytes(b"\n".join(lines))
     with pytest.raises(ValueError, match=r"line 2 .* damaged"):
         book.spent("digits", 1e-5)
     with pytest.raises(ValueError, match="damaged"):
-        book.reserve("digits", "certified", ledger.gaussian(10.0), "d", "weights")
+        book.reserve("digits", "certified", events.gaussian(10.0), "d", "weights")
 
 
 def start(code, *arguments):
@@ -65,14 +65,16 @@ def start(code, *arguments):
 
 WRITE_MANY = """
 import sys
-from simplexdp.ledger import Ledger, gaussian
+from simplexdp.accounting.events import gaussian
+from simplexdp.ledger import Ledger
 for number in range(25):
     Ledger(sys.argv[1]).reserve("d", "m", gaussian(100.0), sys.argv[2] + str(number), "weights")
 """
 
 RESERVE_ONCE = """
 import sys
-from simplexdp.ledger import BudgetExceeded, Ledger, gaussian
+from simplexdp.accounting.events import gaussian
+from simplexdp.ledger import BudgetExceeded, Ledger
 try:
     Ledger(sys.argv[1]).reserve("d", "m", gaussian(6.0), sys.argv[2], "weights")
     print("started")
@@ -97,7 +99,8 @@ def test_of_two_runs_that_do_not_both_fit_one_is_refused(book):
 
 def test_a_writer_killed_at_any_time_leaves_a_ledger_that_reads(book):
     code = (
-        "import sys; from simplexdp.ledger import Ledger, gaussian\n"
+        "import sys; from simplexdp.ledger import Ledger\n"
+        "from simplexdp.accounting.events import gaussian\n"
         "k = 0\n"
         "while True:\n"
         "    Ledger(sys.argv[1]).reserve('d', 'm', gaussian(1e4), str(k), 'weights')\n"
@@ -118,7 +121,7 @@ def test_a_writer_killed_at_any_time_leaves_a_ledger_that_reads(book):
 @pytest.mark.parametrize("torn", [b"", b'{"kind": "run", "da'])
 def test_a_disk_that_fills_leaves_the_ledger_readable(book, monkeypatch, torn):
     """Also where the line before was torn, and where a part of the new one was written."""
-    book.reserve("digits", "certified", ledger.gaussian(2.0), "a", "weights")
+    book.reserve("digits", "certified", events.gaussian(2.0), "a", "weights")
     before = book.path.read_bytes() + torn
     book.path.write_bytes(before)
     write, left = os.write, [30]
@@ -132,11 +135,11 @@ def test_a_disk_that_fills_leaves_the_ledger_readable(book, monkeypatch, torn):
 
     monkeypatch.setattr(os, "write", fills)
     with pytest.raises(OSError, match="No space left"):
-        book.reserve("digits", "certified", ledger.gaussian(2.0), "b", "weights")
+        book.reserve("digits", "certified", events.gaussian(2.0), "b", "weights")
     assert book.path.read_bytes() == before
     monkeypatch.undo()
     assert len(book.entries("digits")) == 1
-    book.reserve("digits", "certified", ledger.gaussian(2.0), "b", "weights")
+    book.reserve("digits", "certified", events.gaussian(2.0), "b", "weights")
     assert len(book.entries("digits")) == 2
 
 
@@ -162,6 +165,9 @@ def test_a_line_of_another_kind_or_with_less_than_its_kind_holds_is_damage(book,
         book.spent("d", 1e-5)
 
 
+OLD = {"type": "gaussian", "noise_multiplier": 9.0, "steps": 1}  # as version 0.1.0 wrote it
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -171,11 +177,12 @@ def test_a_line_of_another_kind_or_with_less_than_its_kind_holds_is_damage(book,
         {"event": {"type": "gaussian", "noise_multiplier": 9.0, "steps": float("nan")}},
         {"event": {"type": "laplace", "noise_multiplier": 9.0, "steps": 1}},
         {"event": {"type": "gaussian", "noise_multiplier": 9.0}},
-        {"event": {**ledger.gaussian(9.0), "broken": ["sampling"]}},
+        {"event": {**events.to_json(events.gaussian(9.0)), "broken": ["sampling"]}},
+        {"event": {**OLD, "broken": ["sampling"]}},
     ],
 )
 def test_a_reservation_that_this_version_cannot_count_is_an_error(book, change):
-    book.reserve("d", "m", ledger.gaussian(9.0), "a", "weights")
+    book.reserve("d", "m", events.gaussian(9.0), "a", "weights")
     line = json.loads(book.path.read_text())
     book.path.write_text(json.dumps({**line, **change}) + "\n")
     with pytest.raises(ValueError, match=r"line 1 .* newer version"):

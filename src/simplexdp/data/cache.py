@@ -7,7 +7,6 @@ folder that the next fetch removes.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from simplexdp import files
 from simplexdp.data.dataset import Array, DataError, Split
@@ -55,14 +55,10 @@ class Entry:
 
 @contextmanager
 def locked(base: Path, key: str) -> Iterator[None]:
-    """Holds the set's lock; the kernel drops it when the process ends, however it ends."""
+    """Hold the set's lock; the kernel drops it when the process ends, however it ends."""
     files.make_cache(base)
-    with (base / f".{key}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)
+    with FileLock(base / f".{key}.lock", fallback_to_soft=False):
+        yield
 
 
 @contextmanager
