@@ -142,7 +142,7 @@ def test_it_loads_without_errors_and_draws(dom):
     assert "Not measured on this data set." in section(html, "classes")
     assert "an-old-audit" not in audits
     assert "old.json: of revision 0 of dirichlet, left out" in html
-    assert "unsigned.json: without its methods&#x27; revisions, left out" in html
+    assert "unsigned.json: without its methods' revisions, left out" in html
     assert "Every point of ours comes from a recorded run" in html
     assert "yes, with fixed features" in section(html, "covers")
     assert section(html, "tables").count("<details>") >= 5
