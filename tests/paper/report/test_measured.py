@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simplexdp.paper.report import measured, page
+from simplexdp.paper.report import gather, measured, page
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_file_of_another_kind_or_shape_is_named(results, place, content):
     (results / place).parent.mkdir(exist_ok=True)
     (results / place).write_text(content)
     with pytest.raises(ValueError, match=f"{place}.*make it again"):
-        page.gathered(results)
+        page.gathered(gather.load(results))
 
 
 def test_a_claim_at_another_delta_is_said(results):

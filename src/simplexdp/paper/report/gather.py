@@ -21,6 +21,7 @@ from simplexdp.settings import Settings
 
 Record = Mapping[str, Any]
 PAPERS_RATES = "cifar10-learning-rate"  # if this study has runs, it is shown and not its stand-in
+AS_PUBLISHED = "As published: CIFAR10, ResNet-18, ε = 1, 10 runs a point."
 PAPER_RUNS = 5  # of every cell that the paper prints with a standard deviation
 COVERS_DRAWS = "draws, under assumptions that Algorithm 1 breaks; not the weights"
 COVERS_WEIGHTS = "the released weights"
@@ -71,8 +72,7 @@ class Group:
 
     @property
     def epsilon(self) -> float | None:
-        plain = self.settings.method == "plain" or math.isinf(self.settings.epsilon)
-        return None if plain else self.settings.epsilon
+        return None if math.isinf(self.settings.epsilon) else self.settings.epsilon
 
     @property
     def covers(self) -> str:

@@ -1,18 +1,24 @@
 "use strict";
 // What is on the page, and what do the filters change?  State lives in the address's hash.
 const content = JSON.parse(document.getElementById("content").textContent);
-const METHODS = content.methods_known;
-const DATA = [...new Set(content.accuracy.map((s) => s.data))];
-const SHAPES = ["circle", "square", "triangle", "diamond"];
-const markOf = (number) => ({ marker: SHAPES[number % 4], hollow: Math.floor(number / 4) % 2 === 1 });
+const METHODS = Object.keys(content.colours);
+const DATA = Object.keys(content.data);
+const at = (id) => document.getElementById(id);
+const color = (method) => `var(--m${content.colours[method]})`;
 // A lower bound is not rounded up, nor a claim down.
 const atLeast = (value) => (Math.floor(100 * value) / 100).toFixed(2);
 const atMost = (value) => (Math.ceil(100 * value - 1e-9) / 100).toFixed(2);
-const at = (id) => document.getElementById(id);
-const color = (method) => `var(--${method})`;
+const short = (value) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(0) : String(Number(value.toPrecision(3))));
+
+const element = (name, attributes, ...children) => {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+  for (const child of children) node.append(child);
+  return node;
+};
 
 // Methods with a row for a data set; a recipe without privacy stands in the row of its method.
-const present = (data) => METHODS.filter((m) => [...content.accuracy, ...content.methods].some((s) => s.data === data && s.method === m));
+const present = (data) => METHODS.filter((m) => content.data[data]?.methods.includes(m));
 
 const readState = () => {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -25,7 +31,7 @@ const readState = () => {
     methods,
     shown: shown.length ? shown : present(data),
     figure: given.get("figure") === "ours" || given.get("figure") === "published" ? given.get("figure")
-      : content.learning_rate.ours.length ? "ours" : "published",
+      : document.querySelector('[data-source="ours"]') ? "ours" : "published",
     theme: given.get("theme"),
   };
 };
@@ -63,65 +69,29 @@ const drawFilters = (state) => {
   refill(at("method-filter"), present(state.data).map((m) => button(content.titles[m] || m, state.shown.includes(m), () => toggle(m))));
 };
 
-const pointOf = (s) => (p) => {
-  const budget = p.epsilon === null ? "∞" : p.epsilon;
-  const spread = p.std === null ? "" : ` ± ${p.std.toFixed(2)}`;
-  const copy = p.provenance ? `; data: ${p.provenance}` : "";
-  const covers = p.covers ? `; ε covers ${p.covers}` : p.epsilon === null ? "; no privacy" : "";
-  const runs = p.runs ? ` (${p.runs} ${p.runs === 1 ? "run" : "runs"})` : "";
-  const point = { x: p.epsilon === null ? Infinity : p.epsilon, y: p.mean, title: `${s.label}, ε = ${budget}: ${p.mean.toFixed(2)}${spread} %${runs}${covers}${copy}` };
-  if (p.std !== null) { point.low = p.mean - p.std; point.high = p.mean + p.std; }
-  return point;
-};
+const show = (nodes, wanted) => nodes.forEach((node) => node.toggleAttribute("hidden", !wanted(node.dataset)));
+const all = (selector) => [...document.querySelectorAll(selector)];
 
-const drawAccuracy = (state) => {
-  const box = at("accuracy-charts");
-  box.replaceChildren();
-  const chosen = content.accuracy.filter((s) => s.data === state.data && state.shown.includes(s.method) && !s.shortened);
-  const copies = new Set(chosen.flatMap((s) => s.points.map((p) => p.provenance).filter(Boolean)));
+const showAccuracy = (state) => {
+  const name = content.titles[state.data] || state.data;
+  const copies = [...new Set(content.data[state.data]?.copies)];
   at("accuracy-about").textContent =
-    `${content.titles[state.data] || state.data}: solid with large marks, our runs; dashed, as published. Bands and bars are one standard deviation over runs; a point of ours with neither is a single run. ` +
-    "Right of the dotted line nothing is private, whatever the method. Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the weights; at ε = ∞ it is plain training. Runs shorter than their recipe are in the tables alone." + (copies.size ? ` Our data here: ${[...copies].join("; ")}.` : "");
-  for (const split of ["test", "validation"]) {
-    const own = chosen.filter((s) => s.split === split);
-    if (!own.length) continue;
-    const seen = {};
-    const series = own.map((s) => {
-      const kind = s.method + s.source;
-      seen[kind] = (seen[kind] ?? -1) + 1;
-      return { points: s.points.map(pointOf(s)), color: color(s.method), dashed: s.source === "published", ...markOf(seen[kind]), label: s.label, source: s.source };
-    });
-    const budgets = series.flatMap((s) => s.points.map((p) => p.x)).filter(Number.isFinite);
-    const often = (x) => budgets.filter((b) => b === x).length;
-    const ticks = [...new Set(budgets)].sort((a, b) => often(b) - often(a) || a - b);
-    const whole = content.accuracy.filter((s) => s.data === state.data && s.split === split && !s.shortened);
-    const nearHundred = whole.some((s) => s.points.some((p) => p.mean > content.near_hundred));
-    const label = `${split} accuracy against ε on ${content.titles[state.data] || state.data}, ${series.length} series; the numbers are in the tables below`;
-    const svg = lineChart(series, { width: box.clientWidth, height: 380, xTicks: ticks, xLabel: "budget ε (δ = 1e-5)", yLabel: `${split} accuracy, %${nearHundred ? " (log of the error)" : ""}`, most: 100, nearHundred, label });
-    const legend = element("p", { class: "legend" }, ...series.map((s) => legendEntry(s, s.label + (s.source === "ours" ? " (ours)" : ""))));
-    box.append(element("div", { class: "chart" }, svg, legend));
-  }
-  if (!box.children.length) box.append(element("p", { class: "empty" }, "No series for this choice."));
+    `${name}: solid with large marks, our runs; dashed, as published. Bands and bars are one standard deviation over runs; a point of ours with neither is a single run. ` +
+    "Right of the dotted line nothing is private, whatever the method. Dirichlet: ε bounds the draws under assumptions that Algorithm 1 breaks, and not the weights; at ε = ∞ it is plain training. Runs shorter than their recipe are in the tables alone." + (copies.length ? ` Our data here: ${copies.join("; ")}.` : "");
+  show(all("#accuracy [data-method]"), (of) => state.shown.includes(of.method));
+  const figures = all("#accuracy [data-data]");
+  const drawn = (node) => [...node.querySelectorAll("[data-method]")].some((one) => state.shown.includes(one.dataset.method));
+  figures.forEach((node) => node.toggleAttribute("hidden", node.dataset.data !== state.data || !drawn(node)));
+  at("accuracy-empty").hidden = figures.some((node) => !node.hasAttribute("hidden"));
 };
 
-const drawLearningRate = (state) => {
-  const found = content.learning_rate;
-  const curves = found[state.figure];
+const showLearningRate = (state) => {
   refill(at("learning-rate-source"),
     [["ours", "our runs"], ["published", "the paper, CIFAR10"]].map(([name, text]) => button(text, name === state.figure, () => go({ figure: name }))));
-  for (const side of ["left", "right"]) {
-    const box = at(`learning-rate-${side}`);
-    if (!curves.length) { box.replaceChildren(element("p", { class: "empty" }, "No runs yet.")); continue; }
-    const scale = (c) => (side === "left" ? 1 : c.kappa);
-    const series = curves.map((c, i) => ({
-      color: `color-mix(in oklab, var(--accent) ${100 - 100 * i / Math.max(1, curves.length - 1)}%, var(--warn))`,
-      ...markOf(i),
-      points: c.points.map(([lr, y]) => ({ x: lr * scale(c), y, title: `α = ${c.alpha}, γ = ${lr}, γκ = ${short(lr * c.kappa)}: ${y.toFixed(2)} %` })),
-    }));
-    box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 300, most: 100, xLabel: side === "left" ? "learning rate γ" : "effective learning rate γ·κ", yLabel: "test accuracy, %", label: `accuracy over the ${side === "left" ? "" : "effective "}learning rate` }));
-    if (side === "left") at("learning-rate-legend").replaceChildren(...series.map((s, i) => legendEntry(s, `α = ${curves[i].alpha}`)));
-  }
-  at("learning-rate-note").textContent = state.figure === "ours" ? found.notes.join(" ") : "As published: CIFAR10, ResNet-18, 10 runs a point.";
+  const figures = all("#learning-rate [data-source]");
+  show(figures, (of) => of.source === state.figure);
+  at("learning-rate-empty").hidden = figures.some((node) => node.dataset.source === state.figure);
+  at("learning-rate-note").textContent = state.figure === "ours" ? content.learning_rate_notes.join(" ") : content.as_published;
 };
 
 const tableOf = (heads, rows) => {
@@ -161,15 +131,16 @@ const drawClasses = (state) => {
 const drawStatic = () => {
   at("version").textContent = content.version;
   at("left-out").replaceChildren(...content.left_out.map((said) => element("li", {}, said)));
-  const rows = content.covers.rows.map((r) => content.covers.columns.map((c, i) => (i < 3 ? r[c.key] : { text: r[c.key], class: r[c.key].startsWith("yes") ? "yes" : "no" })));
-  at("covers-table").replaceChildren(tableOf(content.covers.columns.map((c) => c.head), rows));
+  const rows = content.covers.cells.map((r) => r.map((text, i) => (i < 3 ? text : { text, class: text.startsWith("yes") ? "yes" : "no" })));
+  at("covers-table").replaceChildren(tableOf(content.covers.heads, rows));
   drawAudits();
-  const details = content.tables.map((t) => {
-    const node = element("details", {}, element("summary", {}, t.title), element("div", { class: "scroll" }, tableOf(t.heads, t.cells)));
+  for (const t of content.tables) {
+    const chart = all("[data-table]").find((node) => node.dataset.table === t.name);
+    const title = chart ? `The numbers: ${t.title}` : t.title;
+    const node = element("details", {}, element("summary", {}, title), element("div", { class: "scroll" }, tableOf(t.heads, t.cells)));
     if (t.notes.length) node.append(element("ul", {}, ...t.notes.map((n) => element("li", {}, n))));
-    return node;
-  });
-  at("table-list").replaceChildren(...details);
+    (chart || at("table-list")).append(node);
+  }
 };
 
 const drawAudits = () => {
@@ -198,26 +169,14 @@ const drawAudits = () => {
   at("pictures").replaceChildren(...content.pictures.map((p) => element("figure", {}, element("img", { src: p.source, alt: `Inputs above what an attack rebuilt from one update: ${p.caption}`, loading: "lazy" }), element("figcaption", {}, p.caption))));
 };
 
-const drawMechanism = () => {
-  for (const what of ["kappa", "variance"]) {
-    const box = at(`${what}-chart`);
-    const series = [["linear", true], ["calibrated", false]].map(([name, dashed]) => ({
-      dashed, color: dashed ? "var(--soft)" : "var(--accent)",
-      points: content.asymptotics.map((r) => ({ x: r.alpha, y: r[`${name}_${what}`], title: `α = ${short(r.alpha)}: ${short(r[`${name}_${what}`])}` })),
-    }));
-    box.replaceChildren(lineChart(series, { width: box.clientWidth, height: 280, logY: true, xLabel: "α", yLabel: what === "kappa" ? "κ" : "variance of the loss", label: `${what} over α` }));
-  }
-};
-
 const draw = () => {
   const state = readState();
   if (state.theme) document.documentElement.dataset.theme = state.theme;
   drawFilters(state);
-  drawAccuracy(state);
-  drawLearningRate(state);
+  showAccuracy(state);
+  showLearningRate(state);
   drawMethods(state);
   drawClasses(state);
-  drawMechanism();
   document.body.dataset.state = `${state.data}|${state.methods.join(",")}|${state.figure}`;
   document.body.dataset.problems = window.problems.join("; ");
   document.body.dataset.ready = "yes";
@@ -229,7 +188,7 @@ at("theme").addEventListener("click", () => {
   go({ theme: dark ? "light" : "dark" });
 });
 window.addEventListener("hashchange", draw);
-let waiting = 0;
-window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(draw, 120); });
+// On paper nothing can be opened.
+window.addEventListener("beforeprint", () => all("details").forEach((node) => { node.open = true; }));
 drawStatic();
 draw();

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from simplexdp import methods
 from simplexdp.paper import computed, grid, identity, labels, recipes
 from simplexdp.paper.cells import Cell
 from simplexdp.paper.report import gather, measured
@@ -62,10 +63,10 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
         "weights; at ε = ∞ it is plain training. DP-SGD, certified and our Gaussian features: "
         "ε covers the weights.",
     ]
-    notes += grid.experiment(name).notes
+    notes += grid.experiment(name).notes if name in grid.names() else ()
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
-    title = f"{labels.DATA_TITLES[name]}: {split} accuracy by budget"
+    title = f"{labels.DATA_TITLES.get(name, name)}: {split} accuracy by budget"
     return Table(f"{name}-{split}", title, tuple(columns), tuple(rows), tuple(notes))
 
 
@@ -114,8 +115,7 @@ def readme(found: Results) -> Table:
             settings = group.settings
             if group.of_study or group.shortened or group.data != name:
                 continue
-            budget = math.inf if settings.method == "plain" else settings.epsilon
-            if budget not in (1.0, math.inf):
+            if settings.epsilon not in (1.0, math.inf):
                 continue
             paper = recipes.published_accuracy(
                 name, group.family, str(settings.model), group.epsilon
@@ -126,7 +126,7 @@ def readme(found: Results) -> Table:
                 {
                     "data": name,
                     "row": group.label,
-                    "epsilon": labels.epsilon_label(budget),
+                    "epsilon": labels.epsilon_label(settings.epsilon),
                     "ours": gather.percent(mean, std, len(group.runs)),
                     "published": None if paper is None else gather.percent(*paper, None),
                     "covers": group.covers,
@@ -150,38 +150,30 @@ def readme(found: Results) -> Table:
 
 def covers(found: Results) -> Table:
     """What each method's figure covers."""
-    rows: tuple[dict[str, Value], ...] = (
+    rows: list[dict[str, Value]] = [
         {
-            "method": "Dirichlet (Algorithm 1)",
-            "figure": "Theorem 1; exact Rényi; PLD; visible participation",
-            "draws": "only under assumptions that Algorithm 1 breaks",
-            "weights": "no",
-        },
-        {"method": "DP-SGD", "figure": "PRV (Opacus)", "draws": "–", "weights": "yes"},
-        {"method": "certified linear", "figure": "Gaussian, exact", "draws": "–", "weights": "yes"},
-        {
-            "method": "Gaussian features",
-            "figure": "Gaussian",
-            "draws": "yes, with fixed features",
-            "weights": "yes, with fixed features",
-        },
-        {"method": "plain", "figure": "none", "draws": "–", "weights": "no"},
-    )
+            "method": method.title,
+            "figure": method.bound,
+            "draws": method.covers_draws,
+            "weights": method.covers_weights,
+        }
+        for method in map(methods.lookup, methods.names())
+    ]
     columns = (
         Column("method", "method"),
         Column("figure", "figure"),
         Column("draws", "covers the draws"),
         Column("weights", "covers the weights"),
     )
-    return Table("covers", "What a figure covers", columns, rows)
+    return Table("covers", "What a figure covers", columns, tuple(rows))
 
 
-def collapse(found: Results) -> Table:
+def collapse(found: Results, source: str = "ours") -> Table:
     """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
     figure = gather.learning_rates(found.groups)
     points = [
         (rate * curve["kappa"], curve["alpha"], rate, accuracy)
-        for curve in figure["ours"]
+        for curve in figure[source]
         for rate, accuracy in curve["points"]
     ]
     rows: list[dict[str, Value]] = [
@@ -195,7 +187,9 @@ def collapse(found: Results) -> Table:
         Column("ours", "test accuracy, %"),
     )
     title = "Learning rates by their effect"
-    return Table("collapse", title, columns, tuple(rows), tuple(figure["notes"]))
+    name = "collapse" if source == "ours" else f"collapse-{source}"
+    notes = tuple(figure["notes"]) if source == "ours" else (gather.AS_PUBLISHED,)
+    return Table(name, title, columns, tuple(rows), notes)
 
 
 def accountants(found: Results) -> Table:
