@@ -99,7 +99,7 @@ def test_train_tells_a_person_what_is_not_covered(command):
         (["account", "--r", "0.1", "--sample-rate", "1", "--steps", "5"], "rate"),
         (["calibrate", "--epsilon", "0", *SCHEDULE], "epsilon"),
         (["calibrate", "--epsilon", "1", "--accountant", "x", *SCHEDULE], "unknown accountant"),
-        (["account", "--r", "0.1", "--sample-rate", "0.1", "--steps", "9" * 400], "too large"),
+        (["account", "--r", "0.1", "--sample-rate", "0.1", "--steps", "9" * 400], "at most 2^53"),
         (["calibrate", "--epsilon", "1", "--alpha", "1e-300", *SCHEDULE[4:]], "between 1e-06 and"),
         (["train", "--data", "~nosuchuser/x.csv"], "no home folder is known"),
         (["nonsense"], "No such command"),

@@ -61,9 +61,9 @@ class Options:
                 raise ValueError(f"{method} does not know the option {name!r}; {there}")
             _check_type(name, value, hints[name])
             choices = known[name].metadata["choices"]
-            if choices and value is not None and value not in choices:
+            if choices and value not in choices:
                 raise ValueError(
-                    f"the option {name} is {value!r}; use {' or '.join(choices)}, or leave it out"
+                    f"the option {name} is {value!r}; leave it out or use {' or '.join(choices)}"
                 )
         return cls(**given)
 

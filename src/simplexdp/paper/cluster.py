@@ -1,4 +1,4 @@
-"""How does the sweep run on several machines?  One Ray task a run; the driver files the records.
+"""The sweep on several machines: one Ray task a run, and the driver files the records.
 
 A task that dies with its worker is started again by Ray and goes on from the run's checkpoint
 where the run folder is on storage that the workers share, or begins anew where it is not.  Only
@@ -31,7 +31,7 @@ DIED = f"its worker died {RETRIES + 1} times, perhaps for want of memory; give t
 def train_one(
     settings: dict[str, Any], key: str, experiment: str, size: int | None, run_root: str
 ) -> dict[str, Any]:
-    """One run on a worker, from the start or from where a dead worker left it; its record."""
+    """Make a run on a worker, from where a dead one left it, and return its record."""
     work = Work(key, experiment, key, Settings.from_json(settings), size)
     return records.record_of_run(train(work, Path(run_root), loader()), experiment)
 
@@ -139,8 +139,8 @@ def _file(record: dict[str, Any], work: Work, results: Path) -> None:
     """Keep a worker's record, if it is of the run that was asked for."""
     if record["key"] != work.key:
         raise ValueError(
-            f"the worker made another run: it has version {record['version']} of the package; "
-            "install the same one everywhere"
+            "the worker made another run: it has version "
+            f"{record['versions']['simplexdp']} of the package; install the same one everywhere"
         )
     records.write(record, results)
 
