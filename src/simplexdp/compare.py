@@ -1,4 +1,4 @@
-"""Several methods on one data set at one budget, side by side."""
+"""Comparison of several methods on one data set at one budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def covered(self) -> bool:
-        """Whether the bound covers the weights that these runs released."""
+        """Return whether the bound covers the weights that these runs released."""
         return self.covers_weights and not self.broken_assumptions
 
     @property

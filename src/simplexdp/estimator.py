@@ -165,7 +165,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(scores + self.bias_)
 
     def _validated(self, X: Any, *y: Any, **checks: Any) -> Any:
-        """What scikit-learn checks, without the values that its messages quote."""
+        """Check as scikit-learn does, without the values that its messages quote."""
         try:
             return validate_data(self, X, *y, dtype=np.float64, **checks)
         except ValueError as error:
@@ -190,7 +190,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return shape
 
     def _inputs(self, X: Array) -> Array:
-        """Rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
+        """Return rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
         if self.bounds is None:
             if self.image_shape is None:
                 # √d makes up for the 1/√d of the columns map: rows end with norm 1.

@@ -1,4 +1,4 @@
-"""Which accountants are there, and what does each of them rest on?"""
+"""The accountants by name, and what each of them rests on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simplexdp.accounting.renyi import Cost, Setting
 
 @dataclass(frozen=True)
 class Accountant:
-    """What a figure by this accountant means, and what it rests on.
+    """What the ε of one accountant means, and what it rests on.
 
     The bound is a theorem for α of at least `proved_from_alpha`, under the assumptions named.
     Where that is above 0 the figure rests on dominance too, which `assumptions_at` adds.
@@ -27,20 +27,20 @@ class Accountant:
 
     @property
     def participation(self) -> str:
-        """Whether it stays hidden who is in a batch, or is visible."""
+        """Return "hidden", or "visible" if others may see who is in a batch."""
         return "hidden" if _HIDDEN in self.assumptions else "visible"
 
     @property
     def has_floor(self) -> bool:
-        """Whether its subsampling bound leaves a cost that no r lowers."""
+        """Return whether its subsampling bound leaves a cost that no r lowers."""
         return self.has_order and self.participation == "hidden"
 
     def proved_at(self, alpha: float) -> bool:
-        """Whether the figure is a theorem at this α, under the assumptions named."""
+        """Return whether ε is a theorem at this α, under the assumptions named."""
         return alpha >= self.proved_from_alpha
 
     def assumptions_at(self, alpha: float) -> tuple[str, ...]:
-        """The assumptions, with what is known of dominance at this α where the figure needs it."""
+        """Return the assumptions, with what is known of dominance at this α where ε needs it."""
         if self.proved_from_alpha == 0.0:
             return self.assumptions
         return (
@@ -126,7 +126,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 class Compute(Protocol):
-    """ε of a setting; with a target, only whether it is at most that need be right."""
+    """Return ε; with `target`, the value only has to be on the right side of `target`."""
 
     def __call__(self, setting: Setting, target: float | None = None) -> Cost: ...
 
@@ -154,7 +154,7 @@ COMPUTE: dict[str, Compute] = {
 
 
 def lookup(name: str) -> Accountant:
-    """The record of an accountant, or an error that lists the names there are."""
+    """Return the accountant of this name, or raise an error that lists the names."""
     if name not in ACCOUNTANTS:
         raise ValueError(f"unknown accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}")
     return ACCOUNTANTS[name]
@@ -163,7 +163,7 @@ def lookup(name: str) -> Accountant:
 def account(
     accountant: str, *, r: float, alpha: float, sample_rate: float, steps: int, delta: float
 ) -> Cost:
-    """ε of `steps` draws-only steps at this r, by the named accountant.
+    """Return ε of `steps` draws-only steps at this r, by the named accountant.
 
     Formal guarantee
         That of the accountant: `ACCOUNTANTS[accountant]` names the relation and the assumptions,

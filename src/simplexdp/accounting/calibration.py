@@ -1,4 +1,4 @@
-"""Which r does a budget allow?
+"""Calibration: the largest r that a budget allows.
 
 The figure h(r) is non-decreasing, with jumps where an order drops out. The answer is the largest
 r with h(r) ≤ ε, found by bisection that only ever moves its lower end to an r that was seen to
@@ -62,7 +62,7 @@ class BudgetTooSmall(ValueError):
 
 
 def largest_within(within: Callable[[float], bool], low: float, high: float, tol: float) -> float:
-    """The largest x in [low, high) with within(x), for a `within` that turns false once.
+    """Return the largest x in [low, high) with within(x), for a `within` that turns false once.
 
     `low` must be within. The answer is an x for which `within` was seen to hold.
     """
@@ -86,7 +86,7 @@ def calibrate(
     sample_rate: float,
     steps: int,
 ) -> Calibration:
-    """The largest r whose figure by this accountant is within ε.
+    """Return the largest r whose cost by this accountant is within ε.
 
     Formal guarantee
         account(accountant, r=result.r, ...) equals result.epsilon and is at most `epsilon`.
@@ -122,14 +122,14 @@ def calibrate(
 
 
 def _snap(within: Callable[[float], bool], r: float, alpha: float) -> float:
-    """The jump at α/k itself, where the search ended just below it and the jump is within."""
+    """Return the jump at α/k where the search ended just below it and the jump is within."""
     jump = alpha / round(alpha / r)
     near = r < jump < min(alpha, r * (1.0 + 10.0 * _TOLERANCE))
     return jump if near and within(jump) else r
 
 
 def _first_within(within: Callable[[float], bool], alpha: float) -> float | None:
-    """The first of α/4, α/16, … that meets the budget."""
+    """Return the first of α/4, α/16, … that meets the budget."""
     ratio = 1.0 / _STRIDE
     while ratio >= _SMALLEST_RATIO:
         if within(ratio * alpha):
@@ -147,7 +147,7 @@ def largest_sample_rate(
     steps: int,
     r: float | None = None,
 ) -> float | None:
-    """The largest sampling rate at which the budget holds in so many steps; None if there is none.
+    """Return the largest sampling rate within the budget in so many steps; None if there is none.
 
     With an `r`, the rate at which that r costs at most ε; without, the rate below which at least
     some r does.

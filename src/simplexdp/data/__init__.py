@@ -1,4 +1,4 @@
-"""Which data? Sets known by name, and the user's own files."""
+"""Data sets known by name, and the user's own files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load(
     test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
 ) -> Dataset:
-    """A data set by name, or the user's own by path.
+    """Load a data set by name, or the user's own by path.
 
     By name, `data_dir` is a folder to look in where the cache has nothing, and `allow_unverified`
     takes a DermaMNIST or SVHN file that is not the original. By path, the other options say what
@@ -92,7 +92,7 @@ def read_inputs(
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
 ) -> Array:
-    """The inputs of new records, for a model trained on data loaded with the same options.
+    """Read new records, which have no labels, with the options of the training data.
 
     An image or a folder of images (no folders by class), X of an .npz, or a table; a label column
     is passed over where there is one. The training records are not needed.

@@ -1,4 +1,4 @@
-"""How is a known data set described? Forms of files with checksums, and published facts.
+"""Descriptions of known data sets: forms of files with checksums, and published facts.
 
 A form is one way the same data may lie on disk. Every file of a form has a checksum, verified
 before the file is read; the arrays then have to match the set's content checksums where known.

@@ -1,4 +1,4 @@
-"""What is a certified linear fit? Mean, moments and steps under one budget, on given features.
+"""A certified linear fit: mean, moments and steps under one budget, on given features.
 
 Formal guarantee
     Statement: the weights and bias that ``fit`` returns, with every quantity behind them, are
@@ -51,7 +51,7 @@ class Spending:
         return gaussian_epsilon(self.mu, self.delta)
 
     def event(self) -> DpEvent:
-        """What a ledger charges: one Gaussian release of the whole μ, whose multiplier is 1/μ."""
+        """Return what a ledger charges: one Gaussian release of the whole μ, of multiplier 1/μ."""
         from simplexdp.accounting import events  # dp-accounting takes a second to load
 
         return events.gaussian(1.0 / self.mu)
@@ -67,7 +67,7 @@ class Fitted:
     rule: Rule
 
     def logits(self, features: NDArray[Any]) -> Floats:
-        """Logits of a block of raw feature rows."""
+        """Return logits of a block of raw feature rows."""
         return np.asarray(features @ self.weights + self.bias)
 
 
@@ -90,13 +90,13 @@ def chosen(rule: Rule, cost: Spending) -> dict[str, Any]:
 def planned(
     records: int, epsilon: float, delta: float, shape: tuple[int, int], **given: Any
 ) -> tuple[Rule, Spending]:
-    """The rule for a budget, with whatever the user fixed instead, and its split of that budget."""
+    """Return the rule for a budget, with whatever the user fixed, and its split of that budget."""
     rule = choose(records, calibrate_mu(epsilon, delta), shape, **given)
     return rule, spending(epsilon, delta, rule)
 
 
 def spending(epsilon: float, delta: float, rule: Rule) -> Spending:
-    """The split of the budget: shares of μ², never above the budget's μ."""
+    """Split the budget: shares of μ², never above the budget's μ."""
     # The last digits: sums of squares of rounded shares stay below μ².
     mu = calibrate_mu(epsilon, delta) * (1.0 - 1e-12)
     steps = mu * math.sqrt(rule.step_share)
@@ -142,7 +142,7 @@ def fit(
 def shaped(
     features: NDArray[Any], shape: tuple[int, int], rule: Rule, cost: Spending, bits: Bits
 ) -> whitening.Transform:
-    """The transform from the released mean and moments, as far as the rule pays for them."""
+    """Return the transform from the released mean and moments, as far as the rule pays for them."""
     mean = np.zeros(shape[0] * shape[1])
     if rule.step_share == 1.0:
         return whitening.identity(mean, *shape)
@@ -160,7 +160,7 @@ def shaped(
 
 
 def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_sums.Rows:
-    """All rows, whitened and quantised, block by block."""
+    """Return all rows, whitened and quantised, block by block."""
     integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
     norms = torch.empty(len(features), dtype=torch.float64)
     for index, block in enumerate(exact_sums.blocks(features)):
@@ -171,7 +171,7 @@ def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_su
 
 
 def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
-    """log of the class shares with one record added to each: labels are public, so it is free."""
+    """Return log of the class shares, one record added to each: free, as labels are public."""
     counts = np.bincount(labels, minlength=classes) + 1.0
     return np.asarray(np.log(counts / counts.sum()))
 

@@ -1,4 +1,4 @@
-"""Which steps, clip, rate and shares of the budget? Chosen by rule from public numbers.
+"""Steps, clip, rate and shares of the budget, by rule from public numbers.
 
 Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
 Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
@@ -60,7 +60,7 @@ def choose(
     moment_share: float | None = None,
     ridge: float | None = None,
 ) -> Rule:
-    """The rule, with whatever the user fixed instead."""
+    """Return the rule, with whatever the user fixed instead."""
     if moment_share is None:
         moment_share = MOMENT_SHARE if moments_pay(records, mu, shape) else 0.0
     clip = CLIP if clip is None else clip
@@ -84,7 +84,7 @@ def choose(
 
 
 def moments_pay(records: int, mu: float, shape: tuple[int, int]) -> bool:
-    """Whether second moments would stand out of their noise.
+    """Return whether second moments would stand out of their noise.
 
     The noise of a symmetric c×c release has a spectral norm of about √(2c) of its scale, and the
     eigenvalues of rows of norm 1 are n/c in the mean.

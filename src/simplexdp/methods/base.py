@@ -1,4 +1,4 @@
-"""The contract of a training method: what it is asked, and what it says before it trains."""
+"""The contract of a training method, and what it says before it trains."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Prepared:
 
     @property
     def parameters(self) -> int:
-        """The number of trained parameters."""
+        """Return the number of trained parameters."""
         return sum(p.numel() for p in self.model.parameters())
 
 

@@ -1,4 +1,4 @@
-"""A probe, before anything is spent, that the gradients DP-SGD clips are those of single records.
+"""A probe that the gradients DP-SGD clips are those of single records.
 
 Opacus takes the first dimension of each layer's input for the record. A network that reshapes its
 records into patches, or puts positions before records, has something else there, and clipping that
