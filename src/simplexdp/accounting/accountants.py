@@ -14,8 +14,14 @@ from simplexdp.accounting.renyi import Cost, Setting
 class Accountant:
     """What the ε of one accountant means, and what it rests on.
 
-    The bound is a theorem for α of at least `proved_from_alpha`, under the assumptions named.
-    Where that is above 0 the figure rests on dominance too, which `assumptions_at` adds.
+    Attributes:
+        name: How it is asked for.
+        title: How a statement names it.
+        relation: The neighbouring relation of its bound.
+        assumptions: What the bound assumes.
+        has_order: Whether ε comes from a Rényi order.
+        proved_from_alpha: The least α for which the bound is a theorem. Above 0 it rests on
+            dominance too, which `assumptions_at` adds.
     """
 
     name: str
@@ -154,7 +160,22 @@ COMPUTE: dict[str, Compute] = {
 
 
 def lookup(name: str) -> Accountant:
-    """Return the accountant of this name, or raise an error that lists the names."""
+    """Return the accountant of this name.
+
+    Args:
+        name: One of `ACCOUNTANTS`.
+
+    Returns:
+        What its ε means and rests on.
+
+    Raises:
+        ValueError: If there is none of this name.
+
+    Example:
+        >>> from simplexdp import accounting
+        >>> accounting.lookup("visible").relation
+        'replace-input'
+    """
     if name not in ACCOUNTANTS:
         raise ValueError(f"unknown accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}")
     return ACCOUNTANTS[name]
@@ -165,10 +186,30 @@ def account(
 ) -> Cost:
     """Return ε of `steps` draws-only steps at this r, by the named accountant.
 
-    Formal guarantee
+    Args:
+        accountant: One of `ACCOUNTANTS`.
+        r: Scale of the mechanism, between 0 and `alpha`.
+        alpha: Concentration of the mechanism.
+        sample_rate: Probability with which a record enters a batch.
+        steps: Number of batches.
+        delta: δ at which ε is asked for.
+
+    Returns:
+        ε, and the Rényi order that gave it for accountants that have one.
+
+    Raises:
+        ValueError: If a parameter is outside its range, or rounding could take too much of δ.
+
+    Formal guarantee:
         That of the accountant: `ACCOUNTANTS[accountant]` names the relation and the assumptions,
         the function of its name in renyi.py or composed.py the source. No accountant of the
         Dirichlet mechanism covers the released weights.
+
+    Example:
+        >>> from simplexdp.accounting import account
+        >>> run = {"alpha": 3.0, "sample_rate": 0.005, "steps": 20_000, "delta": 1e-5}
+        >>> round(account("theorem1", r=0.2349, **run).epsilon, 2)
+        1.0
     """
     lookup(accountant)
     check_r(r, alpha)

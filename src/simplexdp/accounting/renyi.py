@@ -53,7 +53,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run costs: ε at the δ that was asked for, and the Rényi order that gave it."""
+    """What a run costs.
+
+    Attributes:
+        epsilon: ε at the δ that was asked for.
+        order: The Rényi order that gave it, for accountants that have one.
+    """
 
     epsilon: float
     order: int | None

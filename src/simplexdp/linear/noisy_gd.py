@@ -33,7 +33,17 @@ LARGEST_NOISE = 2.0**55
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps, clip, learning rate (on the mean gradient), and the share of iterates averaged."""
+    """Steps, clip, learning rate (on the mean gradient), and the share of iterates averaged.
+
+    Attributes:
+        steps: Full-batch steps.
+        clip: Bound on the norm of each record's gradient.
+        lr: Learning rate.
+        averaged: Share of the last iterates in the average.
+
+    Raises:
+        ValueError: If one of them is not positive and finite.
+    """
 
     steps: int
     clip: float

@@ -31,7 +31,18 @@ NOISE_IN_MOMENTS = 4.0
 
 @dataclass(frozen=True)
 class Rule:
-    """What a run uses; shares are of μ², and what is left is for the steps."""
+    """What a fit uses; shares are of μ², and what is left is for the steps.
+
+    Attributes:
+        schedule: Steps, clip and learning rate.
+        mean_share: Share of the private mean.
+        moment_share: Share of the second moments.
+        ridge: Added to the moments before whitening.
+        width: Coordinates kept at most.
+
+    Raises:
+        ValueError: If nothing is left for the steps.
+    """
 
     schedule: Schedule
     mean_share: float
@@ -45,6 +56,7 @@ class Rule:
 
     @property
     def step_share(self) -> float:
+        """Return the share of the steps."""
         return 1.0 - self.mean_share - self.moment_share
 
 
