@@ -114,8 +114,8 @@ def check_same(fingerprint: str) -> None:
     distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
     if not torch.equal(least, most):
         raise ValueError(
-            "the processes do not have the same training records; each reads the whole data set "
-            "and takes its own share of every batch, so give all of them the same files"
+            "the processes do not have the same training records; "
+            "give all of them the same files, since each takes its share of every batch"
         )
 
 

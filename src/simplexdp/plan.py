@@ -175,11 +175,10 @@ class Plan:
         floor = accounting.account(self.accountant, r=least, **schedule).epsilon
         rate = largest_useful_rate(self.accountant, epsilon, self.delta, self.alpha, self.steps)
         limit = int(rate * self.records)
-        batch = f"a batch size of at most {limit}, " if limit >= 1 else "more records, "
+        batch = f"a batch size of at most {limit}" if limit >= 1 else "more records"
         raise ValueError(
-            f"epsilon = {epsilon:g} leaves no useful r with batch size {self.batch_size} of "
-            f"{self.records} records for {self.steps} steps (the largest is {found.r:.2g} for "
-            f"alpha = {self.alpha:g}); what would do: {batch}fewer steps, or an epsilon of "
+            f"epsilon = {epsilon:g} leaves no useful r at batch size {self.batch_size} for "
+            f"{self.steps} steps; use {batch}, fewer steps, or an epsilon of "
             f"{rounded_up(floor, 3)}"
         )
 

@@ -172,8 +172,8 @@ def epsilon(step: Step, steps: int, delta: float) -> float:
             break
     if not math.isfinite(best):
         raise ValueError(
-            f"the pld accountants cannot resolve delta = {delta:g} at {steps} steps: too much mass "
-            "lies beyond the grid; use accountant exact, a larger delta or fewer steps"
+            f"the pld accountants cannot resolve delta = {delta:g} at {steps} steps; "
+            "use accountant exact, a larger delta or fewer steps"
         )
     return best
 

@@ -185,9 +185,8 @@ def require_trials(
     needed = (4 if held_out else 2) * trials_needed(epsilon, delta, confidence)
     if trials < needed:
         raise ValueError(
-            f"{trials} trials are too few: at confidence {confidence:g} even a perfect attack "
-            f"shows more than epsilon = {epsilon:.3g} only from {needed} trials on; "
-            f"give --trials {needed} or more"
+            f"{trials} trials are too few to show more than epsilon = {epsilon:.3g} at confidence "
+            f"{confidence:g}; give --trials {needed} or more"
         )
 
 
@@ -196,9 +195,8 @@ def require_canaries(canaries: int, epsilon: float, delta: float, confidence: fl
     needed = canaries_needed(epsilon, delta, confidence)
     if canaries < needed:
         raise ValueError(
-            f"{canaries} canaries are too few: at confidence {confidence:g} an attack that is "
-            f"always right shows more than epsilon = {epsilon:.3g} only from {needed} on; "
-            f"give --trials {needed} or more, or a lower confidence"
+            f"{canaries} canaries are too few to show more than epsilon = {epsilon:.3g} at "
+            f"confidence {confidence:g}; give --trials {needed} or more, or a lower confidence"
         )
 
 

@@ -44,8 +44,8 @@ def audit(
     """Train the shadow models, attack each of them with the others, and rate the attack."""
     if models < 4 or models % 2:
         raise ValueError(
-            f"{models} models will not do: they come in pairs on opposite halves, and each pair "
-            "is attacked with the others; give an even --trials of 4 or more"
+            f"{models} models will not do: they come in pairs, attacked with the other pairs; "
+            "give an even --trials of 4 or more"
         )
     size = len(dataset.train) if pool is None else min(pool, len(dataset.train))
     records = crafting.subset(dataset, size, rng)

@@ -90,8 +90,8 @@ def load(
         )
     if data_dir is not None or allow_unverified:
         raise DataError(
-            f"{name_or_path} is a path, and a folder of original files or an unverified copy is "
-            "of a data set known by name: leave out --data-dir and --allow-unverified"
+            f"{name_or_path} is a path; leave out --data-dir and --allow-unverified, which are "
+            "for data sets known by name"
         )
     options = Options(
         schema=declared(label, bounds, categories, public_columns, drop, schema),

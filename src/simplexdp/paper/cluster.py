@@ -1,4 +1,4 @@
-"""How does the sweep run on several machines?  One Ray task a run; the driver files the records.
+"""A sweep on several machines: one Ray task a run, and records filed by the driver.
 
 A task that dies with its worker is started again by Ray and goes on from the run's checkpoint
 where the run folder is on storage that the workers share, or begins anew where it is not.  Only

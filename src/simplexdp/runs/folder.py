@@ -128,8 +128,8 @@ class RunFolder:
         same = self.settings().key(revision) == settings.key(revision)
         if not same or self.configuration().get("revision", 1) != revision:
             raise ValueError(
-                f"{self.path} was begun with other settings or by another revision of its method; "
-                f"resume with the settings in its {CONFIGURATION}, or train anew in another folder"
+                f"{self.path} was begun with other settings or another revision of its method; "
+                f"resume with those in its {CONFIGURATION}, or train in another folder"
             )
         begun, now = self.processes(), distributed.world()
         if begun != now:  # each process has noise of its own

@@ -100,7 +100,6 @@ def _compare(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
         allowed = RELATIVE * float(ours.norm()) + OF_THE_WHOLE * whole
         if not float((ours - theirs).norm()) <= allowed:  # true for NaN too
             raise ValueError(
-                "the gradients that Opacus gives for this model are not those of single records, "
-                "so clipping would not bound what one record does; keep the records, and nothing "
-                "else, in the first dimension of every layer's input"
+                "Opacus' gradients for this model are not those of single records; "
+                "keep records, and nothing else, in the first dimension of every layer's input"
             )

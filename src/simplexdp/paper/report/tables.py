@@ -1,4 +1,4 @@
-"""Which tables can be made from the results?  Those of the guide, of the page and for papers."""
+"""The tables that are made from the results: of the guide, of the page and for papers."""
 
 from __future__ import annotations
 
