@@ -42,10 +42,12 @@ class Row:
 
     @property
     def mean(self) -> float:
+        """Return the mean accuracy over seeds."""
         return statistics.fmean(self.accuracies)
 
     @property
     def deviation(self) -> float | None:
+        """Return the standard deviation over seeds; None for one seed."""
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
 
 

@@ -502,6 +502,19 @@ class PrivateLoss:
             self._weights = weights
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch, with one draw for each record.
+
+        Args:
+            logits: Of shape (records, classes).
+            labels: Public labels, whole numbers from 0.
+
+        Returns:
+            A scalar to call `backward` on; 0 for an empty batch.
+
+        Raises:
+            ValueError: If logits and labels do not fit.
+            BudgetExhausted: If the current batch has fewer records left.
+        """
         mechanism.check_batch(logits, labels)
         if self._weights is not None and self._weights.shape != logits.shape[1:]:
             raise ValueError(

@@ -76,6 +76,7 @@ class LeftByEstimate(ProgressColumn):
     """
 
     def render(self, task: Task) -> Text:
+        """Return the time left, as text."""
         moved, elapsed = task.fields["moved"], task.elapsed or 0.0
         pace = moved / task.completed if task.completed else 1.0
         left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))

@@ -132,9 +132,10 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 class Compute(Protocol):
-    """Return ε; with `target`, the value only has to be on the right side of `target`."""
+    """The cost of a setting by one accountant."""
 
-    def __call__(self, setting: Setting, target: float | None = None) -> Cost: ...
+    def __call__(self, setting: Setting, target: float | None = None) -> Cost:
+        """Return ε; with `target`, the value only has to be on the right side of it."""
 
 
 def _pld(setting: Setting, target: float | None = None) -> Cost:

@@ -1,5 +1,4 @@
-"""Planted canaries: pairs of inputs with one label, of which one is trained on,
-or single inputs that are in or out.
+"""Planted canaries: pairs of inputs of which one is trained on, or inputs in or out.
 
 Differential privacy is a statement about every data set, so the auditor may choose it.  Here all
 records but the canaries are real ones in which a few pixels, those that are lit most rarely, are

@@ -46,10 +46,12 @@ class Entry:
 
     @property
     def verified(self) -> bool:
+        """Return whether the files were the original ones."""
         return bool(self.manifest["verified"])
 
     @property
     def provenance(self) -> tuple[str, ...]:
+        """Return where the files came from, in sentences."""
         return tuple(self.manifest["provenance"])
 
 

@@ -59,6 +59,7 @@ class Dataset:
 
     @property
     def classes(self) -> int:
+        """Return the number of classes."""
         return len(self.class_names)
 
     @property
@@ -68,6 +69,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one input."""
         return tuple(int(n) for n in self.train.inputs.shape[1:])
 
 

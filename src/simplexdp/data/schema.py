@@ -35,9 +35,11 @@ class Schema:
     drop: frozenset[str] = frozenset()
 
     def bounds_of(self, column: str) -> Bounds | None:
+        """Return the bounds of a column; None where none were given."""
         return self.bounds.get(column, self.bounds.get(ALL))
 
     def is_public(self, column: str) -> bool:
+        """Return whether a column was declared public."""
         return column in self.public or ALL in self.public
 
     def check_names(self, columns: Iterable[str]) -> None:
@@ -116,7 +118,7 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
 
 
 def read_schema(path: str | Path) -> Schema:
-    """A JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
+    """Read a JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
 
     Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
     """

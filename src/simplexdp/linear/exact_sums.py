@@ -59,6 +59,7 @@ class Rows:
 
     @property
     def width(self) -> int:
+        """Return the number of coordinates."""
         return int(self.integers.shape[1])
 
 

@@ -26,6 +26,7 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
         return functional.relu(self.second(self.first(x)) + self.shortcut(x))
 
 

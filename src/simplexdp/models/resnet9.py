@@ -22,6 +22,7 @@ class Residual(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x plus two convolutions of x."""
         y: torch.Tensor = self.body(x)
         return x + y
 
