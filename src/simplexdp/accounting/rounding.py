@@ -68,5 +68,5 @@ def check(allowance: float, delta: float, steps: int) -> None:
     if not allowance <= delta / 10.0:
         raise ValueError(
             f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
-            f"may move {allowance:.1g}; use exact or visible, or a larger delta"
+            f"may move {allowance:.1g}; use exact, a larger delta or fewer steps"
         )

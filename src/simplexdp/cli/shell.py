@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
 def _show_version(asked: bool) -> None:
     if asked:
         print(f"simplexdp {__version__}")
