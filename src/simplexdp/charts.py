@@ -1,4 +1,4 @@
-"""How does ε move with r, α, q, T and the number of classes? A chart for people.
+"""A chart of ε over r, α, q and T.
 
 No accountant depends on the number of classes, by design: between two vertices of the simplex the
 other coordinates cancel from the likelihood ratio, so the last panel is flat.
@@ -66,7 +66,7 @@ def curves(
     delta: float = 1e-5,
     points: int = 9,
 ) -> list[Curve]:
-    """ε by every accountant, each parameter in turn moved around the setting given."""
+    """Compute ε by every accountant, each parameter in turn moved around the setting given."""
     setting: dict[str, float] = {
         "r": r,
         "alpha": alpha,

@@ -1,4 +1,4 @@
-"""Several methods on one data set at one budget, side by side."""
+"""Comparison of several methods on one data set at one budget."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ class Row:
 
     @property
     def covered(self) -> bool:
-        """Whether the bound covers the weights that these runs released."""
+        """Return whether the bound covers the weights that these runs released."""
         return self.covers_weights and not self.broken_assumptions
 
     @property
     def mean(self) -> float:
+        """Return the mean accuracy over seeds."""
         return statistics.fmean(self.accuracies)
 
     @property
     def deviation(self) -> float | None:
+        """Return the standard deviation over seeds; None for one seed."""
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
 
 

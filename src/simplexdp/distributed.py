@@ -1,4 +1,4 @@
-"""How do several processes train one model?  Shards of one Poisson batch, one accountant.
+"""One model trained by several processes: shards of one Poisson batch, one accountant.
 
 Started with `torchrun --nproc-per-node N -m simplexdp train …`, every process (rank) draws the
 same global batch, which is a function of (seed, step), and keeps the records of its own shard.
@@ -39,24 +39,24 @@ LIMBS = 16  # 32-bit parts in which a seed is sent: room for 512 bits
 
 
 def rank() -> int:
-    """The number of this process, 0 where it is alone; torchrun's before and after the group."""
+    """Return the number of this process, 0 where it is alone; torchrun's outside the group."""
     if distributed.is_initialized():
         return distributed.get_rank()
     return int(os.environ.get("RANK", "0"))
 
 
 def launched() -> int:
-    """How many processes torchrun has started, in a group or not yet."""
+    """Return how many processes torchrun has started, in a group or not yet."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def world() -> int:
-    """How many processes train together."""
+    """Return how many processes train together."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes files and talks to the person."""
+    """Return whether this is the process that writes files and talks to the person."""
     return rank() == 0
 
 
@@ -77,19 +77,19 @@ def group(device: str) -> Iterator[None]:
 
 
 def local_device(device: str) -> str:
-    """The device of this process: under torchrun, the card of its number for `cuda`."""
+    """Return the device of this process: under torchrun, the card of its number for `cuda`."""
     if device == "cuda" and "LOCAL_RANK" in os.environ:
         return f"cuda:{os.environ['LOCAL_RANK']}"
     return device
 
 
 def shard(indices: sampling.Indices) -> sampling.Indices:
-    """The members of a global batch that are this process's: record i is of rank i mod N."""
+    """Return this process's members of a global batch: record i is of rank i mod N."""
     return indices if world() == 1 else indices[indices % world() == rank()]
 
 
 def agree(seed: int) -> int:
-    """The seed of the first process, on all of them."""
+    """Return the seed of the first process, on all of them."""
     if world() == 1:
         return seed
     if seed.bit_length() > 32 * LIMBS:
@@ -114,13 +114,13 @@ def check_same(fingerprint: str) -> None:
     distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
     if not torch.equal(least, most):
         raise ValueError(
-            "the processes do not have the same training records; each reads the whole data set "
-            "and takes its own share of every batch, so give all of them the same files"
+            "the processes do not have the same training records; "
+            "give all of them the same files, since each takes its share of every batch"
         )
 
 
 def own_seed(seed: int) -> int:
-    """A seed of this process's own; the first one keeps the run's."""
+    """Return a seed of this process's own; the first one keeps the run's."""
     if world() == 1 or is_first():
         return seed
     words = sampling.stream(seed, "rank", rank()).integers(0, 2**32, size=4)
@@ -128,7 +128,7 @@ def own_seed(seed: int) -> int:
 
 
 def parallel(model: nn.Module) -> nn.Module:
-    """The model as it is called in training: torch's DistributedDataParallel, or itself."""
+    """Return the model as training calls it: torch's DistributedDataParallel, or itself."""
     if world() == 1:
         return model
     return DistributedDataParallel(model)
@@ -141,7 +141,7 @@ def descend(
     inputs: Tensor,
     labels: Tensor,
 ) -> float | None:
-    """One step down the mean loss of the global batch; this shard's loss, None for no records.
+    """Step down the mean loss of the global batch; return this shard's loss, None if empty.
 
     `model` is what `parallel` gave. Without records in any shard, the step changes nothing.
     """
@@ -156,7 +156,7 @@ def descend(
 
 
 def batch_records(here: int) -> int:
-    """The records of the global batch."""
+    """Return the number of records of the global batch."""
     if world() == 1:
         return here
     count = torch.tensor([here], device=_device())
@@ -165,7 +165,7 @@ def batch_records(here: int) -> int:
 
 
 def forward(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Logits; an empty shard of a batch takes part without touching running statistics."""
+    """Return logits; an empty shard takes part without touching running statistics."""
     if len(inputs) == 0:
         model.eval()
     logits: Tensor = model(inputs)

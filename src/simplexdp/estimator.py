@@ -1,12 +1,4 @@
-"""A scikit-learn estimator of the certified method, for arrays.
-
->>> from sklearn.datasets import load_digits
->>> from simplexdp import CertifiedClassifier
->>> X, y = load_digits(return_X_y=True)
->>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
->>> bool(model.fit(X[:1400], y[:1400]).score(X[1400:], y[1400:]) > 0.5)
-True
-"""
+"""A scikit-learn estimator of the certified method, for arrays."""
 
 from __future__ import annotations
 
@@ -34,34 +26,57 @@ Bounds = tuple[float | Sequence[float], float | Sequence[float]]
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier on fixed features whose weights are (ε, δ)-differentially private.
+    """Linear classifier on fixed features whose released weights are (ε, δ)-differentially private.
 
-    Parameters
-    ----------
-    epsilon, delta : the budget of one ``fit``; every further fit on the same data adds to it.
-    features : "auto", "scattering", "columns", "random", "package.module:function" or a callable.
-        A function must treat every record by itself and may not be fitted to the private data.
-    bounds : (low, high), numbers or one for each column, known without looking at the data.
-        Columns are clipped to them and scaled. Without bounds every record is divided by its own
-        norm, which costs no privacy but forgets the norm; an image is taken as it is, so its
-        pixels should be in [0, 1].
-    image_shape : (channels, height, width) where the columns of X are the pixels of an image.
-    random_state : None takes noise from the operating system. A number makes the fit
-        reproducible, and private only from those who do not know the number, if no other fit
-        uses it.
-    steps, clip, lr : chosen by rule from n and the budget where None.
+    Features are computed from each record by itself, and a linear softmax is trained on them by
+    full-batch gradient descent with Gaussian noise, exactly rounded.
 
-    A fit leaves ``statement_``, and ``event_`` to be entered in a ledger (``Ledger.reserve``). The
-    statement is about that fit alone: not about steps before it that were fitted to the same rows
-    (a scaler in a pipeline), nor about the other fits of a search or a cross-validation, nor about
-    a choice among them by their scores.
+    Args:
+        epsilon (float, default 1.0): Budget ε of one `fit`. Every further fit on the same data
+            adds to it.
+        delta (float, default 1e-5): Budget δ; choose it far below one over the number of rows.
+        features (str or callable, default "auto"): "auto", "scattering", "columns", "random",
+            "package.module:function" or a callable. A function of your own must treat every record
+            by itself and may not be fitted to the private data.
+        bounds (tuple, optional): (low, high), numbers or one for each column, known without
+            looking at the data. Columns are clipped to them and scaled. Without bounds every
+            record is divided by its own norm, which costs no privacy but forgets the norm; an
+            image is taken as it is, so its pixels should be in [0, 1].
+        image_shape (tuple, optional): (channels, height, width) where the columns of X are pixels.
+        random_state (int, optional): None takes noise from the operating system. A number makes the
+            fit reproducible, and private only from those who do not know it, if no other fit uses
+            it.
+        steps (int, optional): Gradient steps; by rule from the number of rows and the budget.
+        clip (float, optional): Bound on the norm of each record's gradient; by rule.
+        lr (float, optional): Learning rate; by rule.
 
-    Formal guarantee
-    ----------------
-    ``weights_`` and ``bias_``, and so every prediction for a record outside X, are (epsilon,
-    delta)-private for one row of X under zero-out; y and the number of rows are public. A
-    prediction for a row of X depends on that row beside the weights, and nothing covers it. See
-    ``simplexdp.linear``.
+    Attributes:
+        classes_ (ndarray): The distinct labels, sorted.
+        weights_ (ndarray): Released weights, of shape (features, classes).
+        bias_ (ndarray): Released bias, one a class.
+        epsilon_ (float): What the fit costs at `delta`.
+        event_ (DpEvent): What a ledger is charged (`Ledger.reserve`).
+        statement_ (Statement): What may be claimed of this fit alone: not of steps before it that
+            were fitted to the same rows (a scaler in a pipeline), nor of the other fits of a
+            search or a cross-validation, nor of a choice among them by their scores.
+        n_iter_ (int): Gradient steps taken.
+        n_features_in_ (int): Columns of X.
+
+    Formal guarantee:
+        `weights_` and `bias_`, and so every prediction for a record outside X, are (epsilon,
+        delta)-private for one row of X under zero-out; y and the number of rows are public. A
+        prediction for a row of X depends on that row beside the weights, and nothing covers it. See
+        `simplexdp.linear`.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from simplexdp import CertifiedClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> model = CertifiedClassifier(epsilon=4.0, bounds=(0, 16), image_shape=(1, 8, 8))
+        >>> bool(model.fit(X[:1400], y[:1400]).score(X[1400:], y[1400:]) > 0.5)
+        True
+        >>> model.statement_.covers_weights
+        True
     """
 
     def __init__(
@@ -87,7 +102,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
 
     def fit(self, X: Any, y: Any) -> CertifiedClassifier:
-        """Spend the budget on these rows."""
+        """Spend the budget on these rows.
+
+        Args:
+            X: Private records, one a row.
+            y: Public labels, of two classes or more.
+
+        Returns:
+            The fitted classifier itself.
+
+        Raises:
+            ValueError: If X, y or a parameter cannot be trained on; nothing is spent then.
+        """
         X, y = self._validated(X, y, ensure_min_samples=2)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -133,18 +159,40 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Logits (rows, classes), or for two classes the logit of the second against the first."""
+        """Return the logits of each row.
+
+        Args:
+            X: Records, one a row.
+
+        Returns:
+            Logits of shape (rows, classes), or for two classes the logit of the second against the
+            first.
+        """
         logits = self._logits(X)
         return np.asarray(logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits)
 
     def predict_proba(self, X: Any) -> Array:
-        """The softmax of the logits."""
+        """Return the softmax of the logits.
+
+        Args:
+            X: Records, one a row.
+
+        Returns:
+            Shares of shape (rows, classes), each row summing to 1.
+        """
         logits = self._logits(X)
         raised = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> Array:
-        """The most likely class of each row."""
+        """Return the most likely class of each row.
+
+        Args:
+            X: Records, one a row.
+
+        Returns:
+            One of `classes_` for each row.
+        """
         chosen = self._logits(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
@@ -165,7 +213,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(scores + self.bias_)
 
     def _validated(self, X: Any, *y: Any, **checks: Any) -> Any:
-        """What scikit-learn checks, without the values that its messages quote."""
+        """Check as scikit-learn does, without the values that its messages quote."""
         try:
             return validate_data(self, X, *y, dtype=np.float64, **checks)
         except ValueError as error:
@@ -190,7 +238,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return shape
 
     def _inputs(self, X: Array) -> Array:
-        """Rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
+        """Return rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
         if self.bounds is None:
             if self.image_shape is None:
                 # √d makes up for the 1/√d of the columns map: rows end with norm 1.

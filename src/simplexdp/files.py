@@ -1,4 +1,4 @@
-"""How does a file get to disk whole or not at all, and who may write it?"""
+"""Files written whole or not at all, and locks on who may write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Busy(ValueError):
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold the exclusive lock `path`, or raise `Busy` with these words at once if it is taken.
+    """Hold an exclusive lock on `path`; raise `Busy` with these words at once if it is taken.
 
     A killed process releases it. The file goes with the lock: filelock counts no lock on a file
     that is gone from `path`, so whoever opened it before cannot hold others off.
@@ -43,7 +43,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with ~ replaced by the home folder, where one is known."""
+    """Return the path with ~ replaced by the home folder, where one is known."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -53,12 +53,12 @@ def expanded(path: str | Path) -> Path:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether there is no room left, on the disk or in the person's share of it."""
+    """Return whether there is no room left, on the disk or in the person's share of it."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of the cache, which is SIMPLEXDP_CACHE or the platform's user cache."""
+    """Return a folder of the cache, which is SIMPLEXDP_CACHE or the platform's user cache."""
     import pooch  # not for those who only account
 
     return expanded(os.environ.get("SIMPLEXDP_CACHE") or pooch.os_cache("simplexdp")) / name
@@ -124,7 +124,7 @@ def put_between(page: Path, mark: str, text: str) -> None:
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON can hold it, which knows no infinity."""
+    """Return a number as JSON can hold it, which knows no infinity."""
     return value if math.isfinite(value) else None
 
 
@@ -143,7 +143,7 @@ def _no_number(name: str) -> None:
 
 @contextmanager
 def well_formed(path: Path, way_out: str = ANEW) -> Iterator[None]:
-    """Make one error, which names the file, of content that has not the shape it was written in."""
+    """Make one error, which names the file, of content of an unexpected shape."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:

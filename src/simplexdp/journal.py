@@ -114,8 +114,8 @@ def read(path: Path) -> tuple[list[Entry | Budget], tuple[str, ...]]:
             known = None if _is_mark(record) else _known(record)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise ValueError(
-                f"line {number + 1} of the ledger {path} is damaged, or of a newer version: "
-                "restore the file from a copy, or use that version; nothing is counted from it"
+                f"line {number + 1} of the ledger {path} is damaged, or of a newer version; "
+                "restore the file from a copy, or use that version"
             ) from error
         if number == last:
             notes.append(f"line {number + 1} has lost the newline at its end; it is counted")

@@ -104,10 +104,29 @@ def default_path() -> Path:
 
 
 class Ledger:
-    """A ledger in an append-only file, which is made when first written to.
+    """What the runs on each data set have cost together, in an append-only file.
+
+    The file is made when first written to. Any number of processes may use it at once.
 
     Args:
-        path: The file.
+        path: The file; `default_path()` is the command line's.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from simplexdp.accounting import events
+        >>> from simplexdp.ledger import BudgetExceeded, Ledger
+        >>> book = Ledger(Path(tempfile.mkdtemp()) / "ledger.jsonl")
+        >>> book.set_budget("digits", epsilon=1.0, delta=1e-5)
+        >>> fit = events.gaussian(noise_multiplier=5.0)
+        >>> _ = book.reserve("digits", "mine", fit, "runs/a", "weights")
+        >>> book.spent("digits", delta=1e-5).weights <= 1.0
+        True
+        >>> try:
+        ...     book.reserve("digits", "mine", fit, "runs/b", "weights")
+        ... except BudgetExceeded:
+        ...     print("refused")
+        refused
     """
 
     def __init__(self, path: str | Path) -> None:

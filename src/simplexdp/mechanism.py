@@ -69,10 +69,32 @@ def log_gamma_draw(concentration: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def draw(probabilities: Tensor, r: float, alpha: float, rng: np.random.Generator) -> Tensor:
-    """A draw from Dir(r·s + α·1) for each probability vector s in the last dimension.
+    """Draw from Dir(r·s + α·1) for each probability vector s in the last dimension.
 
-    A sum that misses 1 by at most 1e-4, as rounding may make it, is divided out: the lemma is about
-    vectors that sum to 1, and a sum that differs between two inputs would tell them apart.
+    A sum that misses 1 by at most 1e-4, as rounding may make it, is divided out: the lemma is
+    about vectors that sum to 1, and a sum that differs between two inputs would tell them apart.
+
+    Args:
+        probabilities: Softmax outputs, one vector a record.
+        r: Scale of the mechanism, between 0 and `alpha`.
+        alpha: Concentration of the mechanism.
+        rng: Generator of numpy's; secret where the draw is to protect anything.
+
+    Returns:
+        Draws in float64, differentiable in `probabilities`.
+
+    Raises:
+        ValueError: If a probability is negative or not finite, a vector does not sum to 1, or a
+            parameter is outside its range.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> from simplexdp import mechanism
+        >>> softmax = torch.tensor([[0.7, 0.2, 0.1]])
+        >>> drawn = mechanism.draw(softmax, 0.2, 3.0, np.random.default_rng())
+        >>> drawn.shape, round(float(drawn.sum()), 6)
+        (torch.Size([1, 3]), 1.0)
     """
     check_parameters(r, alpha)
     s = probabilities.double()

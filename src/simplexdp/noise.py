@@ -1,4 +1,4 @@
-"""How is Gaussian noise added to what is released, so that floating point gives nothing away?
+"""Gaussian noise rounded exactly to a lattice, so that floating point gives nothing away.
 
 A Gaussian sampler in floating point reaches only some doubles, and the gaps depend on the secret
 sum (Mironov, 2012). Here the secret is an array of exact integers, and what comes out is the real
@@ -45,17 +45,17 @@ EXTRA_BITS = 128
 
 
 def system_bits(count: int) -> NDArray[np.uint64]:
-    """64-bit words from the operating system's cryptographic generator."""
+    """Return 64-bit words from the operating system's cryptographic generator."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def seeded_bits(rng: np.random.Generator) -> Bits:
-    """64-bit words of one generator: reproducible, and private only while its seed is secret."""
+    """Return a source of 64-bit words of one generator: private only while its seed is secret."""
     return lambda count: rng.integers(0, 2**64, size=count, dtype=np.uint64)
 
 
 def granularity_for(sigma: float) -> int:
-    """The power of two that leaves at most ``CELLS`` cells in a standard deviation."""
+    """Return the power of two that leaves at most ``CELLS`` cells in a standard deviation."""
     if not (sigma > 0 and math.isfinite(sigma)):
         raise ValueError(f"the noise has standard deviation {sigma}; it must be positive")
     return 1 << max(0, math.ceil(math.log2(sigma / CELLS)))
@@ -88,7 +88,7 @@ def release(total: Integers, sigma: float, bits: Bits) -> Integers:
 
 
 def decide(word: int, rest: int, granularity: int, sigma: float, bits: Bits) -> int:
-    """The cell of one draw, with as many more random bits as it takes to be sure."""
+    """Return the cell of one draw, with as many more random bits as it takes to be sure."""
     count, width, sign = word >> 1, 64, -1 if word & 1 else 1
     while True:
         for _ in range(EXTRA_BITS // 64):
@@ -104,7 +104,7 @@ def decide(word: int, rest: int, granularity: int, sigma: float, bits: Bits) -> 
 
 
 def quantile(count: int, width: int) -> mpmath.mpf:
-    """The x ≥ 0 with upper tail count/2^width, to the working precision."""
+    """Return the x ≥ 0 with upper tail count/2^width, to the working precision."""
     tail = mpmath.mpf(count) / mpmath.mpf(2) ** width
     guess = mpmath.mpf(float(-ndtri(max(float(tail), 1e-300))))
     if count == 0:

@@ -1,14 +1,5 @@
 """A privacy plan: r calibrated to a budget once, with the matching sampler, loss and claim.
 
-    plan = Plan(epsilon=1.0, delta=1e-5, records=len(labels), batch_size=250, steps=9600)
-    optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate())
-    criterion = plan.loss()
-    for inputs, labels in plan.batches((inputs, labels)):
-        optimizer.zero_grad()
-        criterion(model(inputs), labels).backward()
-        optimizer.step()
-    print(plan.statement().to_markdown())
-
 Because sampler, loss and accountant come from one object, the mechanism that runs is the one
 that is accounted: a step beyond the schedule, or more draws in a step than its batch has records,
 is refused. That the draws of a step are of different records, one each, is up to the loop.
@@ -71,7 +62,53 @@ class BudgetExhausted(ValueError):
 
 
 class Plan:
-    """A budget and a schedule, and everything that follows from them."""
+    """A budget for Algorithm 1 in a training loop of your own, and everything that follows from it.
+
+    The plan calibrates the scale r of the Dirichlet mechanism to a budget, and hands out the
+    batches, the loss, the learning rate and the statement that belong to it. **Its bound covers
+    the draws, and not the trained weights.** A plan is for one training: it cannot be copied,
+    pickled or used in another process, since that would repeat its noise.
+
+    Args:
+        epsilon (float): Budget ε of the whole schedule.
+        delta (float): Budget δ; choose it far below 1 / `records`.
+        records (int): Number of training records, which is public.
+        batch_size (int, optional): Expected records in a batch; by rule unless given.
+        steps (int, optional): Number of batches; by rule unless given.
+        alpha (float, default 3.0): Concentration α of the mechanism.
+        accountant (str, default "theorem1"): One of `simplexdp.accounting.ACCOUNTANTS`.
+        estimator (str, default "marginal"): "marginal" draws the true class's coordinate alone,
+            "full" the whole vector; the loss has the same distribution.
+        seed (int, optional): Makes the training reproducible, and no longer private. Unless given,
+            a secret seed comes from the operating system.
+
+    Attributes:
+        r (float): The calibrated scale: the largest that meets the budget.
+        epsilon (float): What the whole schedule costs, at most the budget.
+        order (int or None): The Rényi order that gave `epsilon`, for accountants that have one.
+        batch_size (int): Expected records in a batch.
+        steps (int): Number of batches.
+        sample_rate (float): `batch_size` / `records`.
+        steps_done (int): Steps taken so far.
+
+    Raises:
+        ValueError: If no useful r meets the budget, or an argument is outside its range.
+
+    Example:
+        >>> import torch
+        >>> from simplexdp import Plan
+        >>> inputs, labels = torch.randn(1000, 20), torch.randint(0, 3, (1000,))
+        >>> model = torch.nn.Linear(20, 3)
+        >>> plan = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=10)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate())
+        >>> criterion = plan.loss()
+        >>> for x, y in plan.batches((inputs, labels)):
+        ...     optimizer.zero_grad()
+        ...     criterion(model(x), y).backward()
+        ...     optimizer.step()
+        >>> plan.steps_done, plan.epsilon <= 1.0, plan.statement().covers_weights
+        (10, True, False)
+    """
 
     def __init__(
         self,
@@ -112,13 +149,13 @@ class Plan:
         self._process = os.getpid()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refused for what was calibrated together; the steps that are done may count."""
+        """Refuse to change what was calibrated together; the steps that are done may count."""
         if name in FIXED and name in self.__dict__:
             raise AttributeError(f"{name} was calibrated with the rest; make another Plan")
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refused: copy, deepcopy, pickle and whatever sends objects to other processes."""
+        """Refuse copy, deepcopy, pickle and whatever sends objects to other processes."""
         raise TypeError(
             "a copy of a plan would draw the same noise again; make another Plan for another "
             "training"
@@ -138,23 +175,62 @@ class Plan:
         floor = accounting.account(self.accountant, r=least, **schedule).epsilon
         rate = largest_useful_rate(self.accountant, epsilon, self.delta, self.alpha, self.steps)
         limit = int(rate * self.records)
-        batch = f"a batch size of at most {limit}, " if limit >= 1 else "more records, "
+        batch = f"a batch size of at most {limit}" if limit >= 1 else "more records"
         raise ValueError(
-            f"epsilon = {epsilon:g} leaves no useful r with batch size {self.batch_size} of "
-            f"{self.records} records for {self.steps} steps (the largest is {found.r:.2g} for "
-            f"alpha = {self.alpha:g}); what would do: {batch}fewer steps, or an epsilon of "
+            f"epsilon = {epsilon:g} leaves no useful r at batch size {self.batch_size} for "
+            f"{self.steps} steps; use {batch}, fewer steps, or an epsilon of "
             f"{rounded_up(floor, 3)}"
         )
 
     def learning_rate(self, optimizer: str = "sgd") -> float:
-        """γ = γ_eff / κ at s_y = 0.9 (Theorem 2), or the customary rate of adaptive methods."""
+        """Return the learning rate by rule.
+
+        For plain descent it is γ = γ_eff / κ at s_y = 0.9, which undoes the mechanism's
+        attenuation κ (Theorem 2); adaptive methods have their customary rate.
+
+        Args:
+            optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+
+        Returns:
+            The rate, without a warm-up.
+
+        Raises:
+            ValueError: If the optimizer is unknown.
+
+        Example:
+            >>> from simplexdp import Plan
+            >>> plan = Plan(epsilon=1.0, delta=1e-5, records=60_000, batch_size=250, steps=9600)
+            >>> round(plan.learning_rate(), 2), plan.learning_rate("adam")
+            (0.89, 0.001)
+        """
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer {optimizer!r}; use one of {', '.join(OPTIMIZERS)}")
         kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
         return rate_for(optimizer, EFFECTIVE_LEARNING_RATE / kappa)
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """The Poisson batches of the steps that are left; an empty batch is a step too."""
+        """Yield the Poisson batches of the steps that are left, and count each as a step.
+
+        Args:
+            data: A pair (inputs, labels) of tensors or arrays, or a map-style data set of pairs.
+                Not a
+                loader: the plan draws the batches itself.
+            workers: Processes that read a data set ahead.
+
+        Yields:
+            Inputs and labels of one batch; an empty batch is a step too.
+
+        Raises:
+            ValueError: If the data do not have the plan's number of records.
+            BudgetExhausted: If all steps are spent, or another iteration has begun.
+
+        Example:
+            >>> import torch
+            >>> from simplexdp import Plan
+            >>> plan = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=3)
+            >>> len(list(plan.batches((torch.zeros(1000, 2), torch.zeros(1000, dtype=torch.long)))))
+            3
+        """
         if isinstance(data, DataLoader | list | Tensor):
             raise ValueError(
                 f"the plan draws the batches itself: give it the data set or a tuple (inputs, "
@@ -187,9 +263,18 @@ class Plan:
             yield batch
 
     def begin_step(self, batch_records: int, poisson: bool = False) -> int:
-        """Count a step for a batch of this size; its number keys the step's randomness.
+        """Count a step for a batch of your own; its number keys the step's randomness.
 
-        Whoever draws the batch says whether it is a Poisson sample; the statement repeats it.
+        Args:
+            batch_records: How many records the batch has, so how many draws the loss may make.
+            poisson: Whether every record entered independently at the plan's rate; the statement
+                repeats it.
+
+        Returns:
+            The number of the step.
+
+        Raises:
+            BudgetExhausted: If all steps are spent.
         """
         self._refuse_beyond_schedule()
         self._all_poisson = self._all_poisson and poisson
@@ -212,24 +297,56 @@ class Plan:
             )
 
     def resume_at(self, step: int) -> None:
-        """Go on after `step` finished steps, with the randomness that belongs to the next."""
+        """Go on after `step` finished steps, with the randomness that belongs to the next.
+
+        Args:
+            step: Finished steps, as `steps_done` was when the checkpoint was written.
+
+        Raises:
+            ValueError: If the plan is past that step, or has fewer.
+        """
         if not self.steps_done <= step <= self.steps:
             raise ValueError(f"cannot go from step {self.steps_done} to {step} of {self.steps}")
         self.steps_done, self._draws_open = step, 0
 
     def loss(self, class_weights: ArrayLike | None = None) -> PrivateLoss:
-        """The perturbed loss, a callable of (logits, labels).
+        """Return the perturbed loss, to be called with logits and labels once for each batch.
 
-        Weights, one a class, multiply the losses of its records after the draws, such as
-        `balanced_weights`. Where they follow from public facts the figure is the same: it bounds
-        the draws, supposing updates from draws and labels alone, and not the trained model.
+        Args:
+            class_weights: One weight a class, such as `balanced_weights`; they multiply the losses
+                after the draws. Where they follow from public facts the bound is the same.
+
+        Returns:
+            A callable (logits, labels) that gives the mean loss of a batch.
+
+        Raises:
+            ValueError: If a weight is negative or not finite.
+
+        Example:
+            >>> import torch
+            >>> from simplexdp import Plan
+            >>> plan = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=3)
+            >>> logits = torch.zeros(2, 3, requires_grad=True)
+            >>> step = plan.begin_step(2)
+            >>> plan.loss()(logits, torch.tensor([0, 1])).backward()
+            >>> logits.grad.shape
+            torch.Size([2, 3])
         """
         return PrivateLoss(self, class_weights)
 
     def noise(self, batch_records: int) -> np.random.Generator:
-        """The generator for the draws of so many records of the current batch.
+        """Return the generator for the draws of so many records of the current batch.
 
         Records are counted and not told apart: give each of the batch's to the loss once.
+
+        Args:
+            batch_records: How many records the draws are for.
+
+        Returns:
+            A generator of numpy's.
+
+        Raises:
+            BudgetExhausted: If the batch has fewer records left.
         """
         self._refuse_elsewhere()
         if batch_records > self._draws_open:
@@ -242,7 +359,14 @@ class Plan:
         return rng
 
     def epsilon_spent(self, steps: int | None = None) -> float:
-        """What the steps so far have cost at this plan's r and δ."""
+        """Return what the steps so far have cost at this plan's r and δ.
+
+        Args:
+            steps: Another number of steps.
+
+        Returns:
+            ε of these steps, by the plan's accountant.
+        """
         steps = self.steps_done if steps is None else steps
         if steps == 0:
             return 0.0
@@ -259,7 +383,11 @@ class Plan:
         return cost.epsilon
 
     def event(self) -> DpEvent:
-        """Return what all steps of the plan are charged in a ledger (`Ledger.reserve`)."""
+        """Return what all steps of the plan are charged in a ledger (`Ledger.reserve`).
+
+        Returns:
+            A `dp_accounting.DpEvent`, known before the first step.
+        """
         return self._event(self.steps)
 
     def _event(self, steps: int) -> DpEvent:
@@ -374,6 +502,19 @@ class PrivateLoss:
             self._weights = weights
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch, with one draw for each record.
+
+        Args:
+            logits: Of shape (records, classes).
+            labels: Public labels, whole numbers from 0.
+
+        Returns:
+            A scalar to call `backward` on; 0 for an empty batch.
+
+        Raises:
+            ValueError: If logits and labels do not fit.
+            BudgetExhausted: If the current batch has fewer records left.
+        """
         mechanism.check_batch(logits, labels)
         if self._weights is not None and self._weights.shape != logits.shape[1:]:
             raise ValueError(
@@ -392,9 +533,21 @@ class PrivateLoss:
 
 
 def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:
-    """Weights by which all classes that have records weigh alike, and a record 1 on average.
+    """Return weights by which all classes that have records weigh alike, and a record 1 on average.
 
     They follow from the labels, which are public. A class without records weighs nothing.
+
+    Args:
+        labels: The public label of each record, from 0.
+        classes: Number of classes.
+
+    Returns:
+        One weight a class, for `Plan.loss`.
+
+    Example:
+        >>> from simplexdp import balanced_weights
+        >>> balanced_weights([0, 0, 0, 1], 2)
+        tensor([0.6667, 2.0000], dtype=torch.float64)
     """
     counts = np.bincount(np.asarray(labels), minlength=classes)
     present = counts > 0

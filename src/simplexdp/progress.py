@@ -1,4 +1,4 @@
-"""What does a person see while it runs?  Bars on standard error, nothing on standard output."""
+"""Progress bars on standard error, and nothing on standard output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from simplexdp.rounding import rounded_up
 
 
 def warn(message: str) -> None:
-    """One line on standard error; standard output belongs to results."""
+    """Print one line on standard error; standard output belongs to results."""
     print(f"simplexdp: {message}", file=sys.stderr)
 
 
@@ -42,7 +42,7 @@ class StepBar:
         accuracy: float | None,
         epsilon_spent: Callable[[int], float | None] | None,
     ) -> None:
-        """One step is done; ε is asked for anew only where a function for it is passed."""
+        """Count a step; ε is asked for anew only where a function for it is passed."""
         self._done += 1
         if self._bar is None or self._task is None:
             return
@@ -60,7 +60,7 @@ class StepBar:
 
 @contextmanager
 def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
-    """A bar over the steps of one training."""
+    """Show a bar over the steps of one training."""
     if not show:
         yield StepBar(None, total, done)
         return
@@ -76,6 +76,7 @@ class LeftByEstimate(ProgressColumn):
     """
 
     def render(self, task: Task) -> Text:
+        """Return the time left, as text."""
         moved, elapsed = task.fields["moved"], task.elapsed or 0.0
         pace = moved / task.completed if task.completed else 1.0
         left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))
@@ -83,7 +84,7 @@ class LeftByEstimate(ProgressColumn):
 
 
 def bars(show: bool = True, left: ProgressColumn | None = None) -> Progress:
-    """The one style of progress bar."""
+    """Return a progress bar of the one style."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

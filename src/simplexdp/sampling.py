@@ -1,4 +1,4 @@
-"""Who is in this batch?  Poisson batches at a cost set by the batch, not by the data set.
+"""Poisson batches, at a cost set by the batch and not by the data set.
 
 Randomness is addressed by counter: what happens in step t is a function of (seed, purpose, t).
 A run that was cut off therefore goes on at step t with nothing but the seed, and no step is
@@ -31,12 +31,12 @@ Indices = npt.NDArray[np.int64]
 
 
 def fresh_seed() -> int:
-    """A secret 128-bit seed from the operating system."""
+    """Return a secret 128-bit seed from the operating system."""
     return secrets.randbits(128)
 
 
 def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
-    """The generator for one purpose ("batch", "noise", …) in one step of one run."""
+    """Return the generator for one purpose ("batch", "noise", …) in one step of one run."""
     check_seed(seed)
     key = np.random.SeedSequence(entropy=seed, spawn_key=(zlib.crc32(purpose.encode()), step))
     return np.random.Generator(np.random.Philox(key))
@@ -48,7 +48,7 @@ def poisson_batch(
     rng: np.random.Generator,
     gaps_at_once: int | None = None,
 ) -> Indices:
-    """The sorted indices of one Poisson batch; it may be empty, and is then still a step."""
+    """Return the sorted indices of one Poisson batch; an empty one is still a step."""
     check_sampling(records, sample_rate)
     if gaps_at_once is None:
         mean = records * sample_rate
@@ -66,14 +66,14 @@ def poisson_batch(
 
 
 def batch_of_step(records: int, sample_rate: float, seed: int, step: int) -> Indices:
-    """The Poisson batch of one step of a run, a function of the run's seed."""
+    """Return the Poisson batch of one step of a run, a function of the run's seed."""
     return poisson_batch(records, sample_rate, stream(seed, "batch", step))
 
 
 def poisson_batches(
     records: int, sample_rate: float, steps: int, seed: int, start: int = 0
 ) -> Iterator[Indices]:
-    """The batches of steps start … steps-1; any `start` gives the same batches as from 0."""
+    """Yield the batches of steps start … steps-1; any `start` gives the same batches as 0."""
     for step in range(start, steps):
         yield batch_of_step(records, sample_rate, seed, step)
 

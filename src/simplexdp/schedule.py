@@ -1,4 +1,4 @@
-"""Which batch, steps and rate, where they are not given?  By rule, from public numbers alone."""
+"""Default batch size, steps and learning rate, from public numbers only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARMUP_SHARE = 0.1  # of the steps
 
 
 def rate_for(optimizer: str, sgd: float) -> float:
-    """An optimizer's rate where plain descent takes `sgd`; adaptive methods have their own."""
+    """Return an optimizer's rate where plain descent takes `sgd`; adaptive ones have their own."""
     if optimizer in ADAPTIVE:
         return ADAPTIVE_LEARNING_RATE
     # Momentum m adds up 1/(1 − m) past gradients, here ten.
@@ -33,7 +33,7 @@ def rate_for(optimizer: str, sgd: float) -> float:
 
 
 def lopsided(class_counts: npt.NDArray[np.int64]) -> bool:
-    """Whether the classes differ so much in size that Algorithm 1 is slow to find the rare ones.
+    """Return whether classes differ so much in size that Algorithm 1 is slow to find the rare ones.
 
     A class without records counts as rare.
     """
@@ -41,7 +41,7 @@ def lopsided(class_counts: npt.NDArray[np.int64]) -> bool:
 
 
 def warmup_steps(class_counts: npt.NDArray[np.int64], steps: int) -> int:
-    """Over how many steps the rule's rate is reached: a tenth of them where classes are lopsided.
+    """Return over how many steps the rule's rate is reached: a tenth where classes are lopsided.
 
     At the full rate from the first step on, DermaMNIST's networks came to where the softmax is 1
     for the largest class and no record pulls any more, since κ vanishes with s_y.  A heuristic,
@@ -60,7 +60,7 @@ def schedule(
     alpha: float,
     accountant: str = "theorem1",
 ) -> tuple[int, int]:
-    """Batch size and steps, by rule from the number of records and the budget where not given.
+    """Return batch size and steps, by rule from the number of records and the budget if not given.
 
     The factor 3 in Theorem 1 leaves a cost that no r lowers at moderate orders and that grows
     like q³, so a customary batch is impossible on small data.  The rule takes q near 1/180, at
@@ -89,14 +89,14 @@ def schedule(
 
 
 def usual_steps(records: int) -> int:
-    """The steps of a run that does not say how many."""
+    """Return the steps of a run that does not say how many."""
     return int(min(max(records / 6, 3000), 10_000))
 
 
 def largest_useful_rate(
     accountant: str, epsilon: float, delta: float, alpha: float, steps: int
 ) -> float:
-    """The largest sampling rate that leaves a useful r; 0 where none does."""
+    """Return the largest sampling rate that leaves a useful r; 0 where none does."""
     rate = accounting.largest_sample_rate(
         accountant,
         epsilon=epsilon,

@@ -34,7 +34,44 @@ def _default_method() -> str:
 class Settings:
     """A training run, as asked for; `None` means "chosen by rule".
 
-    The command line offers every field that has a help text.
+    The command line offers every field that has a help text; `simplexdp train --help` explains
+    them.
+
+    Args:
+        data: A data set's name, or a path to your own.
+        method: A method's name, or "package.module:OBJECT" for one of your own.
+        model: A network's name, or "package.module:factory".
+        norm: "group", "batch" or "none".
+        epsilon: Budget ε.
+        delta: Budget δ.
+        alpha: Concentration of the Dirichlet mechanism.
+        batch_size: Expected records in a batch.
+        steps: Number of steps.
+        epochs: Passes over the data, instead of steps.
+        lr: Learning rate.
+        optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+        accountant: One of `simplexdp.accounting.ACCOUNTANTS`.
+        estimator: Gradient estimator of the Dirichlet mechanism: "marginal" or "full".
+        augment: Names of augmentations.
+        seed: Makes the run reproducible, and no longer private.
+        device: One of torch's.
+        threads: CPU threads.
+        workers: Threads that prepare batches ahead.
+        evaluations: How often the model is tested on the way.
+        data_options: What `data.load` takes for this data set.
+        options: The method's own options.
+
+    Raises:
+        ValueError: If a value is outside its range.
+
+    Example:
+        >>> from simplexdp import Settings
+        >>> Settings(epsilon=2.0, steps=100).steps
+        100
+        >>> Settings(epsilon=0.0)
+        Traceback (most recent call last):
+        ...
+        ValueError: epsilon is 0.0; give a positive budget, such as 1
     """
 
     data: str = _setting("digits", "A data set's name, or a path to your own; digits unless given.")

@@ -30,9 +30,37 @@ class Statement:
     """What one run protects, by how much, under which assumptions, and what it leaves open.
 
     `Statement.of` makes one from a run's event and coverage, which its ledger entry follows from
-    too. `covers_weights` says what the bound is about where every assumption holds; `broken` names
-    those that this run breaks, and `headline` says both, with the `proviso` where coverage rests
-    on something of the user's own that the software cannot know.
+    too.
+
+    Attributes:
+        method: The method's title.
+        mechanism: Name and parameters of the mechanism.
+        epsilon: ε of the bound; None without a privacy mechanism.
+        delta: δ of the bound.
+        accountant: What computed the bound.
+        relation: The neighbouring relation.
+        sampling: How batches were drawn.
+        steps: Steps taken.
+        covers_draws: Whether the bound covers the draws in this run.
+        covers_weights: Whether the bound covers the released weights where every assumption holds.
+        covers: What the bound covers, in sentences.
+        does_not_cover: What it does not.
+        assumptions: What it rests on; each holds, is broken by the run, or was not checked.
+        notes: What else a reader should know.
+        unit: The unit of privacy.
+        public: What is taken as public.
+        audited: What an audit of the run found, if one was made.
+        proviso: What coverage rests on that the software cannot know, such as a network of your
+            own.
+        event: What the run is charged.
+
+    Example:
+        >>> from simplexdp import Plan
+        >>> statement = Plan(1.0, 1e-5, records=1000, batch_size=4, steps=200).statement()
+        >>> statement.covers_weights
+        False
+        >>> statement  # doctest: +ELLIPSIS
+        <Statement: ε = 0, δ = 1e-05 (...)...>
     """
 
     method: str
@@ -163,7 +191,14 @@ class Statement:
 
 
 def from_json(record: Mapping[str, Any]) -> Statement:
-    """Return the statement that `Statement.to_json` gave."""
+    """Return the statement that `Statement.to_json` gave.
+
+    Args:
+        record: JSON as a dictionary.
+
+    Returns:
+        The statement.
+    """
     from simplexdp.accounting import events
 
     values = {k: v for k, v in record.items() if k != "broken_assumptions"}

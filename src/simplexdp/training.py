@@ -166,8 +166,8 @@ def _restore(job: Job, run: Run) -> tuple[int, float]:
     saved = checkpoint.read(folder.checkpoint, run.key)
     if saved.fingerprint != job.fingerprint:
         raise ValueError(
-            f"the training data are not those that {folder.path} began with, so no bound would "
-            "hold; resume with the data as they were, or train anew in another folder"
+            f"the training data are not those that {folder.path} began with; "
+            "resume with the data as they were, or train in another folder"
         )
     run.pay()
     try:

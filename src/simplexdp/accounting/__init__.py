@@ -1,4 +1,4 @@
-"""What does it cost? Imports nothing else of this package and not torch."""
+"""Bounds on what the Dirichlet mechanism's draws cost; imports nothing else of ours, nor torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which accountants are there, and what does each of them rest on?"""
+"""The accountants by name, and what each of them rests on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from simplexdp.accounting.renyi import Cost, Setting
 
 @dataclass(frozen=True)
 class Accountant:
-    """What a figure by this accountant means, and what it rests on.
+    """What the ε of one accountant means, and what it rests on.
 
-    The bound is a theorem for α of at least `proved_from_alpha`, under the assumptions named.
-    Where that is above 0 the figure rests on dominance too, which `assumptions_at` adds.
+    Attributes:
+        name: How it is asked for.
+        title: How a statement names it.
+        relation: The neighbouring relation of its bound.
+        assumptions: What the bound assumes.
+        has_order: Whether ε comes from a Rényi order.
+        proved_from_alpha: The least α for which the bound is a theorem. Above 0 it rests on
+            dominance too, which `assumptions_at` adds.
     """
 
     name: str
@@ -27,20 +33,20 @@ class Accountant:
 
     @property
     def participation(self) -> str:
-        """Whether it stays hidden who is in a batch, or is visible."""
+        """Return "hidden", or "visible" if others may see who is in a batch."""
         return "hidden" if _HIDDEN in self.assumptions else "visible"
 
     @property
     def has_floor(self) -> bool:
-        """Whether its subsampling bound leaves a cost that no r lowers."""
+        """Return whether its subsampling bound leaves a cost that no r lowers."""
         return self.has_order and self.participation == "hidden"
 
     def proved_at(self, alpha: float) -> bool:
-        """Whether the figure is a theorem at this α, under the assumptions named."""
+        """Return whether ε is a theorem at this α, under the assumptions named."""
         return alpha >= self.proved_from_alpha
 
     def assumptions_at(self, alpha: float) -> tuple[str, ...]:
-        """The assumptions, with what is known of dominance at this α where the figure needs it."""
+        """Return the assumptions, with what is known of dominance at this α where ε needs it."""
         if self.proved_from_alpha == 0.0:
             return self.assumptions
         return (
@@ -126,9 +132,10 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 class Compute(Protocol):
-    """ε of a setting; with a target, only whether it is at most that need be right."""
+    """The cost of a setting by one accountant."""
 
-    def __call__(self, setting: Setting, target: float | None = None) -> Cost: ...
+    def __call__(self, setting: Setting, target: float | None = None) -> Cost:
+        """Return ε; with `target`, the value only has to be on the right side of it."""
 
 
 def _pld(setting: Setting, target: float | None = None) -> Cost:
@@ -154,7 +161,22 @@ COMPUTE: dict[str, Compute] = {
 
 
 def lookup(name: str) -> Accountant:
-    """The record of an accountant, or an error that lists the names there are."""
+    """Return the accountant of this name.
+
+    Args:
+        name: One of `ACCOUNTANTS`.
+
+    Returns:
+        What its ε means and rests on.
+
+    Raises:
+        ValueError: If there is none of this name.
+
+    Example:
+        >>> from simplexdp import accounting
+        >>> accounting.lookup("visible").relation
+        'replace-input'
+    """
     if name not in ACCOUNTANTS:
         raise ValueError(f"unknown accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}")
     return ACCOUNTANTS[name]
@@ -163,12 +185,32 @@ def lookup(name: str) -> Accountant:
 def account(
     accountant: str, *, r: float, alpha: float, sample_rate: float, steps: int, delta: float
 ) -> Cost:
-    """ε of `steps` draws-only steps at this r, by the named accountant.
+    """Return ε of `steps` draws-only steps at this r, by the named accountant.
 
-    Formal guarantee
+    Args:
+        accountant: One of `ACCOUNTANTS`.
+        r: Scale of the mechanism, between 0 and `alpha`.
+        alpha: Concentration of the mechanism.
+        sample_rate: Probability with which a record enters a batch.
+        steps: Number of batches.
+        delta: δ at which ε is asked for.
+
+    Returns:
+        ε, and the Rényi order that gave it for accountants that have one.
+
+    Raises:
+        ValueError: If a parameter is outside its range, or rounding could take too much of δ.
+
+    Formal guarantee:
         That of the accountant: `ACCOUNTANTS[accountant]` names the relation and the assumptions,
         the function of its name in renyi.py or composed.py the source. No accountant of the
         Dirichlet mechanism covers the released weights.
+
+    Example:
+        >>> from simplexdp.accounting import account
+        >>> run = {"alpha": 3.0, "sample_rate": 0.005, "steps": 20_000, "delta": 1e-5}
+        >>> round(account("theorem1", r=0.2349, **run).epsilon, 2)
+        1.0
     """
     lookup(accountant)
     check_r(r, alpha)

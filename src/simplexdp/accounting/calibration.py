@@ -1,4 +1,4 @@
-"""Which r does a budget allow?
+"""Calibration: the largest r that a budget allows.
 
 The figure h(r) is non-decreasing, with jumps where an order drops out. The answer is the largest
 r with h(r) ≤ ε, found by bisection that only ever moves its lower end to an r that was seen to
@@ -32,7 +32,13 @@ _SMALLEST_RATIO = 1e-9
 
 @dataclass(frozen=True)
 class Calibration:
-    """The largest r within the budget, and what it really costs."""
+    """The largest r within the budget, and what it really costs.
+
+    Attributes:
+        r: Scale of the mechanism.
+        epsilon: Its cost, at most the budget.
+        order: The Rényi order that gave it, for accountants that have one.
+    """
 
     r: float
     epsilon: float
@@ -42,9 +48,11 @@ class Calibration:
 class BudgetTooSmall(ValueError):
     """No r meets the budget on this schedule.
 
-    `floor` is the figure that no r goes below; `largest_sample_rate` the largest sampling rate
-    at which some r would meet the budget in as many steps (None if there is none);
-    `most_steps` the most steps at this sampling rate (None if steps are not what is missing).
+    Attributes:
+        floor: The ε that no r goes below.
+        largest_sample_rate: The largest sampling rate at which some r would meet the budget in as
+            many steps; None if there is none.
+        most_steps: The most steps at this sampling rate; None if steps are not what is missing.
     """
 
     def __init__(
@@ -62,7 +70,7 @@ class BudgetTooSmall(ValueError):
 
 
 def largest_within(within: Callable[[float], bool], low: float, high: float, tol: float) -> float:
-    """The largest x in [low, high) with within(x), for a `within` that turns false once.
+    """Return the largest x in [low, high) with within(x), for a `within` that turns false once.
 
     `low` must be within. The answer is an x for which `within` was seen to hold.
     """
@@ -86,10 +94,32 @@ def calibrate(
     sample_rate: float,
     steps: int,
 ) -> Calibration:
-    """The largest r whose figure by this accountant is within ε.
+    """Return the largest r whose cost by this accountant is within ε.
 
-    Formal guarantee
+    Args:
+        accountant: One of `ACCOUNTANTS`.
+        epsilon: Budget ε.
+        delta: Budget δ.
+        alpha: Concentration of the mechanism.
+        sample_rate: Probability with which a record enters a batch.
+        steps: Number of batches.
+
+    Returns:
+        r with its cost, which was seen to be within the budget.
+
+    Raises:
+        BudgetTooSmall: If no r meets the budget; says what would.
+        ValueError: If a parameter is outside its range.
+
+    Formal guarantee:
         account(accountant, r=result.r, ...) equals result.epsilon and is at most `epsilon`.
+
+    Example:
+        >>> from simplexdp.accounting import calibrate
+        >>> run = {"alpha": 3.0, "sample_rate": 0.005, "steps": 20_000, "delta": 1e-5}
+        >>> found = calibrate("theorem1", epsilon=1.0, **run)
+        >>> round(found.r, 3), found.epsilon <= 1.0
+        (0.235, True)
     """
     record = lookup(accountant)
     check_epsilon(epsilon)
@@ -122,14 +152,14 @@ def calibrate(
 
 
 def _snap(within: Callable[[float], bool], r: float, alpha: float) -> float:
-    """The jump at α/k itself, where the search ended just below it and the jump is within."""
+    """Return the jump at α/k where the search ended just below it and the jump is within."""
     jump = alpha / round(alpha / r)
     near = r < jump < min(alpha, r * (1.0 + 10.0 * _TOLERANCE))
     return jump if near and within(jump) else r
 
 
 def _first_within(within: Callable[[float], bool], alpha: float) -> float | None:
-    """The first of α/4, α/16, … that meets the budget."""
+    """Return the first of α/4, α/16, … that meets the budget."""
     ratio = 1.0 / _STRIDE
     while ratio >= _SMALLEST_RATIO:
         if within(ratio * alpha):
@@ -147,10 +177,21 @@ def largest_sample_rate(
     steps: int,
     r: float | None = None,
 ) -> float | None:
-    """The largest sampling rate at which the budget holds in so many steps; None if there is none.
+    """Return the largest sampling rate within the budget in so many steps; None if there is none.
 
-    With an `r`, the rate at which that r costs at most ε; without, the rate below which at least
-    some r does.
+    Args:
+        accountant: One of `ACCOUNTANTS`.
+        epsilon: Budget ε.
+        delta: Budget δ.
+        alpha: Concentration of the mechanism.
+        steps: Number of batches.
+        r: The scale that must stay within the budget; without it, at least some r must.
+
+    Returns:
+        The rate, or None.
+
+    Raises:
+        ValueError: If a parameter is outside its range.
     """
     record = lookup(accountant)
     check_epsilon(epsilon)

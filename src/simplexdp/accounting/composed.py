@@ -1,4 +1,4 @@
-"""What do T steps cost by privacy loss distribution?
+"""The cost of T steps by privacy loss distribution.
 
 Every figure is pessimistic at each rounding to the grid and each truncation. Truncation may take a
 thousandth of δ in each of two places; what floating point may have moved is estimated on the safe
@@ -40,7 +40,7 @@ class Step:
 
 
 def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[float, float, float]:
-    """Interval, lowest and highest loss for a step: fine enough, within the most cells allowed."""
+    """Return interval, lowest and highest loss for a step: fine, within the cells allowed."""
     rate = 1.0 if step.participation == VISIBLE else step.sample_rate
     weight = step.sample_rate if step.participation == VISIBLE else 1.0
     share = _SHARE * delta / (steps * weight)
@@ -57,7 +57,7 @@ def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[fl
 def _interval(
     width: float, deviation: float, steps: int, delta: float, wanted: float
 ) -> tuple[float, float]:
-    """The interval, and how wide one step's grid is made.
+    """Return the interval, and how wide one step's grid is made.
 
     dp-accounting truncates T steps by Chernoff's bound at orders k/width, k = 1 … 20. The best
     order is about √(2 log(1/tail)/T)/deviation, so the grid is widened until that is among them.
@@ -77,7 +77,7 @@ def _interval(
 def step_pmfs(
     step: Step, interval: float, low: float, high: float, pessimistic: bool
 ) -> tuple[pld_pmf.DensePLDPmf, ...]:
-    """One step on the grid: (remove, add) where participation is hidden, one where it is not."""
+    """Return a step on the grid: (remove, add) for hidden participation, one for visible."""
     build = one.pessimistic if pessimistic else one.optimistic
     if step.participation == VISIBLE:
         masses = build(
@@ -98,14 +98,14 @@ def step_pmfs(
 
 
 def step_distribution(step: Step, interval: float, low: float, high: float) -> Any:
-    """One step as dp-accounting's privacy loss distribution, pessimistic."""
+    """Return one step as dp-accounting's privacy loss distribution, pessimistic."""
     return privacy_loss_distribution.PrivacyLossDistribution(
         *step_pmfs(step, interval, low, high, True)
     )
 
 
 def masses_of(pmf: Any) -> one.Array:
-    """The finite masses of one of dp-accounting's distributions."""
+    """Return the finite masses of one of dp-accounting's distributions."""
     return np.asarray(pmf.to_dense_pmf()._probs, dtype=np.float64)
 
 
@@ -133,20 +133,20 @@ def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: boo
 
 
 def within(step: Step, steps: int, delta: float, epsilon: float) -> bool:
-    """Whether T steps are (ε, δ) on the coarsest grid, seen to hold and never guessed."""
+    """Return whether T steps are (ε, δ) on the coarsest grid, seen to hold and never guessed."""
     found = _compose(step, steps, delta, _CELLS_PER_DEVIATION, True)
     left = delta - found.allowance
     return all(float(pmf.get_delta_for_epsilon(epsilon)) <= left for pmf in found.pmfs)
 
 
 def upper_epsilon(step: Step, steps: int, delta: float, per_deviation: float) -> float:
-    """ε of T steps from a pessimistic grid with so many cells to a standard deviation."""
+    """Return ε of T steps from a pessimistic grid with so many cells to a standard deviation."""
     found = _compose(step, steps, delta, per_deviation, True)
     return max(float(pmf.get_epsilon_for_delta(delta - found.allowance)) for pmf in found.pmfs)
 
 
 def lower_epsilon(step: Step, steps: int, delta: float, per_deviation: float = 64.0) -> float:
-    """A lower bound on the same ε, from an optimistic grid.
+    """Return a lower bound on the same ε, from an optimistic grid.
 
     dp-accounting counts truncated tails as infinite losses; both tails, which may also wrap
     around, are given back here.
@@ -157,7 +157,7 @@ def lower_epsilon(step: Step, steps: int, delta: float, per_deviation: float = 6
 
 
 def epsilon(step: Step, steps: int, delta: float) -> float:
-    """ε of T steps: the grid is refined until the figure settles; each figure is an upper bound."""
+    """Return ε of T steps; the grid is refined until ε settles, an upper bound on every grid."""
     per_deviation = _CELLS_PER_DEVIATION
     best = upper_epsilon(step, steps, delta, per_deviation)
     while True:
@@ -172,8 +172,8 @@ def epsilon(step: Step, steps: int, delta: float) -> float:
             break
     if not math.isfinite(best):
         raise ValueError(
-            f"the pld accountants cannot resolve delta = {delta:g} at {steps} steps: too much mass "
-            "lies beyond the grid; use accountant exact, a larger delta or fewer steps"
+            f"the pld accountants cannot resolve delta = {delta:g} at {steps} steps; "
+            "use accountant exact, a larger delta or fewer steps"
         )
     return best
 
@@ -187,7 +187,7 @@ def _cost(participation: str, setting: Setting, target: float | None) -> Cost:
 
 
 def pld(setting: Setting, target: float | None = None) -> Cost:
-    """The vertex pair's privacy loss distribution under hidden participation.
+    """Return ε by the vertex pair's privacy loss distribution under hidden participation.
 
     Formal guarantee
         The draws are (ε, δ)-DP under zero-out, where the null record and every absent record emit
@@ -202,7 +202,7 @@ def pld(setting: Setting, target: float | None = None) -> Cost:
 
 
 def visible_pld(setting: Setting, target: float | None = None) -> Cost:
-    """The vertex pair's privacy loss distribution, mixed with the identity.
+    """Return ε by the vertex pair's privacy loss distribution, mixed with the identity.
 
     Formal guarantee
         As `visible`, under replace-input and the same assumptions, and the dominance that `pld`

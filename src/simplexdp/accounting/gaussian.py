@@ -1,4 +1,4 @@
-"""What does a Gaussian release cost?
+"""The exact cost of Gaussian releases.
 
 A Gaussian mechanism is described by one number, μ = sensitivity / standard deviation of the noise.
 T adaptive full-batch steps of noise multiplier σ are exactly one Gaussian mechanism of
@@ -28,7 +28,7 @@ _TOLERANCE = 1e-13
 
 
 def composed_mu(noise_multiplier: float, steps: int) -> float:
-    """μ of `steps` adaptive full-batch Gaussian steps: √T/σ.
+    """Return μ of `steps` adaptive full-batch Gaussian steps: √T/σ.
 
     Formal guarantee
         The composition is dominated by, and for the worst data equal to, one Gaussian mechanism
@@ -40,7 +40,7 @@ def composed_mu(noise_multiplier: float, steps: int) -> float:
 
 
 def gaussian_log_delta(mu: float, epsilon: float) -> float:
-    """log δ(ε) of the Gaussian mechanism of this μ; −∞ where δ is below the smallest float."""
+    """Return log δ(ε) of the Gaussian mechanism of this μ; −∞ below the smallest float."""
     check_positive(mu, "mu")
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be a number of at least 0, got {epsilon}")
@@ -55,7 +55,7 @@ def gaussian_log_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The least δ for which the Gaussian mechanism of this μ is (ε, δ)-DP.
+    """Return the least δ for which the Gaussian mechanism of this μ is (ε, δ)-DP.
 
     Formal guarantee
         Exact, up to rounding, for one release or for adaptive composition through `composed_mu`.
@@ -65,7 +65,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _turn(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Where `holds`, true at low and false at high, turns: the last seen true, the first false."""
+    """Return the last point seen true and the first seen false of `holds`, which turns once."""
     while high - low > _TOLERANCE * high:
         middle = (low + high) / 2.0
         if not low < middle < high:
@@ -75,7 +75,7 @@ def _turn(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least ε ≥ 0 for which the Gaussian mechanism of this μ is (ε, δ)-DP.
+    """Return the least ε ≥ 0 for which the Gaussian mechanism of this μ is (ε, δ)-DP.
 
     Formal guarantee
         gaussian_delta(mu, result) ≤ delta: the search ends on the safe side.
@@ -93,7 +93,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def calibrate_mu(epsilon: float, delta: float) -> float:
-    """The largest μ whose Gaussian mechanism is (ε, δ)-DP; σ = √T/μ for T full-batch steps.
+    """Return the largest μ whose Gaussian mechanism is (ε, δ)-DP; σ = √T/μ for T steps.
 
     Formal guarantee
         gaussian_delta(result, epsilon) ≤ delta: the search ends on the safe side.

@@ -1,4 +1,4 @@
-"""What do the draws cost as a privacy loss distribution?
+"""The privacy loss distribution of the draws.
 
 Between two vertices of the simplex the draw reduces to t = p_1/(p_1 + p_2): P = Beta(α+r, α)
 against Q = Beta(α, α+r), with privacy loss L = r·logit(t) (docs/dominance.md). One step is
@@ -36,7 +36,7 @@ class Masses:
 
 
 def _upper(logit: Array, a: float, b: float) -> Array:
-    """P[t > σ(logit)] for t ~ Beta(b, a), so I_u(a, b) at u = σ(−logit), far into the tail."""
+    """Return P[t > σ(logit)] for t ~ Beta(b, a): I_u(a, b) at u = σ(−logit), far into the tail."""
     far = logit > 300.0
     tail = np.exp(
         a * special.log_expit(-np.where(far, logit, 300.0)) - math.log(a) - special.betaln(a, b)
@@ -45,7 +45,7 @@ def _upper(logit: Array, a: float, b: float) -> Array:
 
 
 def vertex_masses(edges: Array, r: float, alpha: float) -> tuple[Array, Array]:
-    """The mass of P and of Q in the cells between increasing losses `edges`, ends included.
+    """Return the mass of P and of Q between increasing losses `edges`, ends included.
 
     Below zero differences of the lower tail are taken, above zero of the upper tail, so that a
     tail keeps its digits. Q is P mirrored.
@@ -72,7 +72,7 @@ LARGEST_EXPONENT = 600.0  # e^709 overflows
 
 
 def _sampled_edges(losses: Array, sample_rate: float) -> Array:
-    """The L at which log(1 − q + q e^L) takes the given values; −∞ below log(1 − q)."""
+    """Return the L at which log(1 − q + q e^L) takes the given values; −∞ below log(1 − q)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         near = np.minimum(losses, LARGEST_EXPONENT)
         inside = np.expm1(near) / sample_rate
@@ -83,7 +83,7 @@ def _sampled_edges(losses: Array, sample_rate: float) -> Array:
 def _cells(
     lowest: int, count: int, interval: float, sample_rate: float, r: float, alpha: float, add: bool
 ) -> tuple[Array, Array]:
-    """Upper mass, and upper − e^{left end}·lower of each cell, tails included.
+    """Return upper mass, and upper − e^{left end}·lower, of each cell, tails included.
 
     Cell 0 is all that is below the grid, the last cell all that is above it.
     """
@@ -111,7 +111,7 @@ def pessimistic(
     alpha: float,
     add: bool,
 ) -> Masses:
-    """The connect-the-dots distribution of one step: dominates the step's own."""
+    """Return the connect-the-dots distribution of one step, which dominates the step's own."""
     lowest, highest = math.floor(bounds[0] / interval), math.ceil(bounds[1] / interval)
     count = highest - lowest + 1
     upper, surplus = _cells(lowest, count, interval, sample_rate, r, alpha, add)
@@ -135,7 +135,7 @@ def optimistic(
     alpha: float,
     add: bool,
 ) -> Masses:
-    """A distribution that the step's own dominates: outcomes merged, losses rounded down.
+    """Return a distribution that the step's own dominates: outcomes merged, losses rounded down.
 
     Cell k reaches from (k − ½) to (k + ½) intervals, shifted up a little where its loss, the log
     of the ratio of its masses, would otherwise round down to k − 1.
@@ -171,21 +171,21 @@ def optimistic(
 
 
 def mix_with_identity(masses: Masses, weight: float) -> Masses:
-    """The distribution with probability `weight`, no loss otherwise (visible participation)."""
+    """Return the distribution with probability `weight`, else no loss (visible participation)."""
     mass = weight * masses.mass
     mass[-masses.lowest] += 1.0 - weight
     return Masses(masses.lowest, mass, weight * masses.infinity)
 
 
 def as_pmf(masses: Masses, interval: float, pessimistic_estimate: bool) -> pld_pmf.DensePLDPmf:
-    """The distribution as dp-accounting's own."""
+    """Return the distribution as dp-accounting's own."""
     return pld_pmf.DensePLDPmf(
         interval, masses.lowest, masses.mass, masses.infinity, pessimistic_estimate
     )
 
 
 def loss_range(share: float, sample_rate: float, r: float, alpha: float) -> tuple[float, float]:
-    """Losses of (1−q)Q + qP against Q outside of which at most `share` of its mass lies."""
+    """Return losses of (1−q)Q + qP against Q outside of which at most `share` of its mass lies."""
     wanted = min(share / sample_rate, 0.5)
     # Invert I_u(α, α+r) = wanted for u = σ(−L/r); for a tiny u, I_u ≈ u^α/(α B).
     log_u = (math.log(wanted) + math.log(alpha) + float(special.betaln(alpha, alpha + r))) / alpha
@@ -199,7 +199,7 @@ def loss_range(share: float, sample_rate: float, r: float, alpha: float) -> tupl
 
 
 def step_deviation(sample_rate: float, r: float, alpha: float) -> float:
-    """The standard deviation of one step's loss, from 4,000 cells."""
+    """Return the standard deviation of one step's loss, from 4,000 cells."""
     low, high = loss_range(1e-12, 1.0 - 1e-15, r, alpha)
     edges = np.linspace(low, high, 4001)
     p, q_mass = vertex_masses(edges, r, alpha)

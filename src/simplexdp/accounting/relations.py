@@ -1,4 +1,4 @@
-"""What a bound under one neighbouring relation says under another."""
+"""Conversion of a bound from one neighbouring relation to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the draws cost in Rényi divergence, and in (ε, δ)?
+"""The cost of the draws in Rényi divergence, and in (ε, δ).
 
 The vocabulary of this file, for a mechanism Dir(r·g(x) + α·1) and an order λ:
 
@@ -42,7 +42,7 @@ _SERIES_TERMS = 16
 
 @dataclass(frozen=True)
 class Setting:
-    """What a figure depends on: r, α, the sampling rate q, the steps T and δ."""
+    """What a cost depends on: r, α, the sampling rate q, the steps T and δ."""
 
     r: float
     alpha: float
@@ -53,14 +53,19 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run costs: ε at the δ that was asked for, and the Rényi order that gave it."""
+    """What a run costs.
+
+    Attributes:
+        epsilon: ε at the δ that was asked for.
+        order: The Rényi order that gave it, for accountants that have one.
+    """
 
     epsilon: float
     order: int | None
 
 
 def lemma_log_moment(order: Array, r: float, alpha: float) -> Array:
-    """(λ − 1)·ε̂(λ) with ε̂(λ) = λ r² ψ'(α − (λ−1) r).
+    """Return (λ − 1)·ε̂(λ) with ε̂(λ) = λ r² ψ'(α − (λ−1) r).
 
     Formal guarantee
         One draw from Dir(r·g(x) + α·1), at parameters that do not depend on x, is
@@ -73,7 +78,7 @@ def lemma_log_moment(order: Array, r: float, alpha: float) -> Array:
 
 
 def exact_log_moment(order: Array, r: float, alpha: float) -> Array:
-    """(λ − 1)·D_λ between the draws of two vertices of the simplex.
+    """Return (λ − 1)·D_λ between the draws of two vertices of the simplex.
 
     Formal guarantee
         D_λ = 1/(λ−1)·[lnΓ(α+λr) + lnΓ(α−(λ−1)r) − lnΓ(α+r) − lnΓ(α)] bounds the divergence of
@@ -105,18 +110,18 @@ def exact_log_moment(order: Array, r: float, alpha: float) -> Array:
 
 
 def _scaled_zeta(s: float, x: float) -> float:
-    """x^s ζ(s, x) = 1 + Σ_{k≥1} (x/(x+k))^s, for s ≥ 2, without overflow in x^-s."""
+    """Return x^s ζ(s, x) = 1 + Σ_{k≥1} (x/(x+k))^s, for s ≥ 2, without overflow in x^-s."""
     shifted = float(special.zeta(s, x + 1.0))
     return 1.0 + (math.exp(s * math.log(x) + math.log(shifted)) if shifted > 0 else 0.0)
 
 
 def top_order(r: float, alpha: float) -> int:
-    """The largest integer order λ < 1 + α/r, up to the cap; at least 2 because r < α."""
+    """Return the largest integer order λ < 1 + α/r, up to the cap; at least 2 because r < α."""
     return max(2, math.ceil(min(alpha / r, MAX_ORDER)))
 
 
 def conversion(orders: Array, delta: float) -> Array:
-    """Theorem 1's log(λ−1) − (log δ + λ log λ)/(λ−1), arranged so that nothing cancels.
+    """Return Theorem 1's log(λ−1) − (log δ + λ log λ)/(λ−1), so that nothing cancels.
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 12, as the paper uses it.
     """
@@ -156,13 +161,13 @@ def _binomial(sample_rate: float, size: int) -> _Binomial:
 
 
 def _tables(sample_rate: float, top: int) -> _Binomial:
-    """Tables that reach `top`, cached in powers of two so that a calibration reuses them."""
+    """Return tables that reach `top`, cached in powers of two so that calibrations share them."""
     size = min(MAX_ORDER, max(64, 1 << (top - 1).bit_length()))
     return _binomial(float(sample_rate), size)
 
 
 def log_excess(orders: npt.NDArray[np.int64], moments: Array, sample_rate: float) -> Array:
-    """log E(λ) of Theorem 1 for the given orders.
+    """Return log E(λ) of Theorem 1 for the given orders.
 
     `moments[j]` is the log moment f(j); indices 0 and 1 are not used. Memory is bounded: the
     (order, j) table is made in blocks.
@@ -193,7 +198,7 @@ def log_excess(orders: npt.NDArray[np.int64], moments: Array, sample_rate: float
 
 
 def _log_expm1(f: Array) -> Array:
-    """log(e^f − 1) for f ≥ 0."""
+    """Return log(e^f − 1) for f ≥ 0."""
     with np.errstate(divide="ignore"):
         result: Array = np.where(
             f > 1.0,
@@ -204,13 +209,13 @@ def _log_expm1(f: Array) -> Array:
 
 
 def _compose(log_e: Array, orders: Array, steps: int, delta: float) -> Array:
-    """T/(λ−1)·log(1 + E) + the conversion."""
+    """Return T/(λ−1)·log(1 + E) + the conversion."""
     result: Array = steps * np.logaddexp(0.0, log_e) / (orders - 1.0) + conversion(orders, delta)
     return result
 
 
 def _lower_bounds(moment: LogMoment, tables: _Binomial, top: int, r: float, alpha: float) -> Array:
-    """A lower bound on log E(λ) at every order, at the cost of one table row.
+    """Return a lower bound on log E(λ) at every order, at the cost of one table row.
 
     f is convex in its order, so by Jensen Σ_{j≥3} Bin(j) e^{f(j)} ≥ P[Bin ≥ 3]·e^{f(m)} with m the
     mean of Bin given Bin ≥ 3. The term j = 2 is kept as it is.
@@ -225,7 +230,7 @@ def _lower_bounds(moment: LogMoment, tables: _Binomial, top: int, r: float, alph
 def subsampled_cost(
     moment: LogMoment, moments: Array, setting: Setting, target: float | None = None
 ) -> Cost:
-    """Theorem 1's figure with the log moments f(j) = moments[j], least over all orders.
+    """Return Theorem 1's cost with the log moments f(j) = moments[j], least over all orders.
 
     `moment` is a function convex in the order and nowhere above `moments`. Every order is
     considered, most promising first; one is left unevaluated only when a lower bound on its
@@ -259,7 +264,7 @@ def subsampled_cost(
 
 
 def theorem1(setting: Setting, target: float | None = None) -> Cost:
-    """Theorem 1, as published.
+    """Return the cost by Theorem 1, as published.
 
     Formal guarantee
         The draws of Algorithm 1 are (ε, δ)-DP under add/remove, where an absent record emits a
@@ -279,7 +284,7 @@ def theorem1(setting: Setting, target: float | None = None) -> Cost:
 
 
 def exact(setting: Setting, target: float | None = None) -> Cost:
-    """Theorem 1 with the exact divergence of the vertex pair in the lemma's place.
+    """Return the cost by Theorem 1 with the vertex pair's exact divergence for the lemma's.
 
     Formal guarantee
         As `theorem1`, under the same assumptions. The exact divergence is used for the orders
@@ -296,7 +301,7 @@ def exact(setting: Setting, target: float | None = None) -> Cost:
 
 
 def visible(setting: Setting, target: float | None = None) -> Cost:
-    """The figure when it is visible who was sampled.
+    """Return the cost when it is visible who was sampled.
 
     Formal guarantee
         The draws and the participation of every record are (ε, δ)-DP under replace-input: per
@@ -320,14 +325,14 @@ def _least(value: Array, orders: Array) -> Cost:
 
 
 def subsampling_floor(sample_rate: float, steps: int, delta: float) -> Cost:
-    """What Theorem 1 tends to as r → 0: its factor 3 leaves T/(λ−1)·log(1 + 2·P[Bin(λ,q) ≥ 3])."""
+    """Return what Theorem 1 tends to as r → 0: T/(λ−1)·log(1 + 2·P[Bin(λ,q) ≥ 3])."""
     orders = np.arange(2.0, MAX_ORDER + 1.0)
     log_e = math.log(2.0) + _tables(sample_rate, MAX_ORDER).log_tail
     return _least(_compose(log_e, orders, steps, delta), orders)
 
 
 def most_steps_at_floor(sample_rate: float, epsilon: float, delta: float) -> int | None:
-    """The most steps at which Theorem 1's floor stays below ε; None where no number exceeds it.
+    """Return the most steps with Theorem 1's floor below ε; None where no number exceeds it.
 
     Order 2 has no term with the factor 3: a budget above its conversion has no floor.
     """

@@ -1,4 +1,4 @@
-"""How far may floating point have moved a composed distribution?
+"""Allowances for what floating point may have moved in a composed distribution.
 
 T steps are composed as inverse FFT(FFT(p)^T). With F the exact transform of length n and G = F^T,
 what the rounding moves in any sum of masses is at most the sum of all masses' errors, which by
@@ -35,7 +35,7 @@ _BETAINC = 1e-14
 
 
 def self_composition(steps: int, masses: Array, length: int) -> float:
-    """What the transform may have moved in `masses`, T steps of a distribution of `length`."""
+    """Return what the transform may have moved in `masses`, T steps from a given `length`."""
     n = int(fft.next_fast_len(max(len(masses), length, 2)))
     energy = max(n * float(masses @ masses), 1.0)
     before = math.exp(0.5 * ((1.0 - 1.0 / steps) * math.log(energy) + math.log(n) / steps))
@@ -45,7 +45,7 @@ def self_composition(steps: int, masses: Array, length: int) -> float:
 
 
 def composition(first: Array, second: Array) -> float:
-    """What the transform may move in the convolution of two distributions."""
+    """Return what the transform may move in the convolution of two distributions."""
     if min(len(first), len(second)) < 2:
         return 0.0
     n = int(fft.next_fast_len(len(first) + len(second)))
@@ -54,20 +54,19 @@ def composition(first: Array, second: Array) -> float:
 
 
 def incomplete_beta(steps: int, alpha: float) -> float:
-    """What the errors of one step's cumulative distribution may add up to; an estimate."""
+    """Estimate what the errors of one step's cumulative distribution may add up to."""
     return steps * _BETAINC * max(1.0, math.sqrt(alpha))
 
 
 def least(steps: int) -> float:
-    """Below what no T steps' allowance can be, known before anything is computed."""
+    """Return below what no T steps' allowance can be, known before anything is computed."""
     return steps * (_EPS * (_BUTTERFLY + _POWER) + _BETAINC)
 
 
 def check(allowance: float, delta: float, steps: int) -> None:
-    """Refuse a figure whose rounding may take more than a tenth of δ."""
+    """Refuse a bound whose rounding may take more than a tenth of δ."""
     if not allowance <= delta / 10.0:
         raise ValueError(
             f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
-            f"may move {allowance:.1g}, more than a tenth of it; use accountant exact or visible, "
-            "a larger delta or fewer steps"
+            f"may move {allowance:.1g}; use exact, a larger delta or fewer steps"
         )

@@ -46,7 +46,7 @@ def _step_of(event: DpEvent) -> Step | None:
 
 
 def _refusal(step: Step, relation: NeighboringRelation) -> str | None:
-    """Why a step has no theorem under a relation; None if it has one."""
+    """Return why a step has no theorem under a relation; None if it has one."""
     if not 0 < step.r < step.alpha:
         return f"r must lie strictly between 0 and alpha = {step.alpha}, got {step.r}"
     if not 0 < step.sample_rate <= 1 or (step.participation == HIDDEN and step.sample_rate == 1):
@@ -118,7 +118,7 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         return None
 
     def _maybe_compose_other(self, event: Any, count: int, do_compose: bool) -> Any:
-        """An event of dp-accounting's own, composed apart so that its rounding can be seen."""
+        """Compose an event of dp-accounting's own, apart so that its rounding can be seen."""
         if not do_compose or isinstance(event, _CONTAINERS):
             return super()._maybe_compose(event, count, do_compose)
         alone = PLDAccountant(self.neighboring_relation, self._interval)
@@ -145,7 +145,7 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         self._pld = self._pld.compose(new, tail)
 
     def get_epsilon(self, target_delta: float) -> float:
-        """ε at this δ less the allowance; refused below the δ the accountant was made for."""
+        """Return ε at this δ less the allowance; refused below the δ it was made for."""
         if target_delta < self._smallest_delta:
             raise ValueError(
                 f"this accountant was made for delta of at least {self._smallest_delta:g}, "
@@ -155,7 +155,7 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         return float(super().get_epsilon(target_delta - self._allowance))
 
     def get_delta(self, target_epsilon: float) -> float:
-        """δ at this ε, the allowance added."""
+        """Return δ at this ε, the allowance added."""
         return min(1.0, float(super().get_delta(target_epsilon)) + self._allowance)
 
 

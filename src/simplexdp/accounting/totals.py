@@ -82,11 +82,16 @@ class Charged(Protocol):
     """What is looked at of a ledger's entry: its event, what that covers, the marks of its run."""
 
     @property
-    def event(self) -> DpEvent: ...
+    def event(self) -> DpEvent:
+        """Return what the run is charged."""
+
     @property
-    def covers(self) -> str: ...
+    def covers(self) -> str:
+        """Return what its bound covers."""
+
     @property
-    def broken(self) -> tuple[str, ...]: ...
+    def broken(self) -> tuple[str, ...]:
+        """Return the marks of the assumptions that it breaks."""
 
 
 def broken(entries: Sequence[Charged]) -> dict[str, int]:

@@ -54,7 +54,7 @@ def threshold_bound(
     confidence: float,
     threshold: float | None = None,
 ) -> Bound:
-    """A lower bound on ε from the scores of trainings with and without a record.
+    """Return a lower bound on ε from the scores of trainings with and without a record.
 
     Formal guarantee
         Statement: if the trainings are independent and satisfy (ε, δ)-DP for the two data sets,
@@ -87,7 +87,7 @@ def threshold_bound(
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """How likely so many right guesses are, at most, if the training is (ε, δ)-DP.
+    """Return how likely so many right guesses are, at most, if the training is (ε, δ)-DP.
 
     Formal guarantee
         Statement: m canaries are placed by independent fair coins; the auditor guesses k coins
@@ -114,7 +114,7 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
 def one_run_bound(
     canaries: int, guesses: int, right: int, delta: float, confidence: float
 ) -> OneRunBound:
-    """The first ε, from 0 upwards, that is not rejected at this confidence.
+    """Return the first ε, from 0 upwards, that is not rejected at this confidence.
 
     Formal guarantee
         Statement: under the assumptions of `one_run_p_value`, with the number of guesses fixed
@@ -136,7 +136,7 @@ def one_run(
     confidence: float,
     shares: Sequence[float] = GUESSED_SHARES,
 ) -> OneRunBound:
-    """The best one-run bound over several numbers of guesses.
+    """Return the best one-run bound over several numbers of guesses.
 
     Formal guarantee
         That of `one_run_bound`: each number of guesses is tried at 1 − (1 − confidence)/(number
@@ -162,12 +162,12 @@ def one_run(
 
 
 def trials_needed(epsilon: float, delta: float, confidence: float) -> int:
-    """How many counted trainings a side a perfect attack needs to show more than `epsilon`."""
+    """Return how many trainings a side a perfect attack needs to show more than `epsilon`."""
     return _first(lambda n: float(_epsilon(n, n, 0, n, delta, confidence)) > epsilon)
 
 
 def canaries_needed(epsilon: float, delta: float, confidence: float) -> int:
-    """How many canaries an attack that is always right needs to show more than `epsilon`."""
+    """Return how many canaries a perfect attack needs to show more than `epsilon`."""
     each = 1.0 - (1.0 - confidence) / len(GUESSED_SHARES)
     _check(delta, each)
     limit = 1.0 - each
@@ -185,25 +185,23 @@ def require_trials(
     needed = (4 if held_out else 2) * trials_needed(epsilon, delta, confidence)
     if trials < needed:
         raise ValueError(
-            f"{trials} trials are too few: at confidence {confidence:g} even a perfect attack "
-            f"shows more than epsilon = {epsilon:.3g} only from {needed} trials on; "
-            f"give --trials {needed} or more"
+            f"{trials} trials are too few to show more than epsilon = {epsilon:.3g} at confidence "
+            f"{confidence:g}; give --trials {needed} or more"
         )
 
 
 def require_canaries(canaries: int, epsilon: float, delta: float, confidence: float) -> None:
-    """As `require_trials`, for the canaries of one training."""
+    """Do as `require_trials`, for the canaries of one training."""
     needed = canaries_needed(epsilon, delta, confidence)
     if canaries < needed:
         raise ValueError(
-            f"{canaries} canaries are too few: at confidence {confidence:g} an attack that is "
-            f"always right shows more than epsilon = {epsilon:.3g} only from {needed} on; "
-            f"give --trials {needed} or more, or a lower confidence"
+            f"{canaries} canaries are too few to show more than epsilon = {epsilon:.3g} at "
+            f"confidence {confidence:g}; give --trials {needed} or more, or a lower confidence"
         )
 
 
 def interval(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The two-sided Clopper–Pearson interval of a rate."""
+    """Return the two-sided Clopper–Pearson interval of a rate."""
     tail = (1.0 - confidence) / 2.0
     return float(_lower(hits, trials, tail)), float(_upper(hits, trials, tail))
 
@@ -226,7 +224,7 @@ def _epsilon(
 
 
 def _best_threshold(inside: Array, outside: Array, delta: float, confidence: float) -> float:
-    """The threshold with the best bound on these trials, in the middle of its gap."""
+    """Return the threshold with the best bound on these trials, in the middle of its gap."""
     both = np.unique(np.concatenate([inside, outside]))
     if len(both) == 1:
         return float(both[0])
@@ -250,7 +248,7 @@ def _upper(hits: npt.ArrayLike, trials: int, tail: float) -> Array:
 
 
 def _last_rejected(rejected: Callable[[float], bool]) -> float:
-    """Up from 0 in steps to the first ε that is not rejected, then bisect that step."""
+    """Go up from 0 to the first ε that is not rejected, then bisect that step."""
     step, low = 0.25, 0.0
     if not rejected(low):
         return 0.0
@@ -266,7 +264,7 @@ def _last_rejected(rejected: Callable[[float], bool]) -> float:
 
 
 def _first(holds: Callable[[int], bool], largest: int = 10**9) -> int:
-    """The smallest count at which a condition holds that, once true, stays true."""
+    """Return the smallest count at which a condition holds that, once true, stays true."""
     high = 1
     while not holds(high):
         high *= 2

@@ -28,6 +28,7 @@ class Claim:
     basis: str
 
     def to_json(self) -> dict[str, Any]:
+        """Return the claim as JSON-ready data."""
         return asdict(self)
 
 

@@ -1,5 +1,4 @@
-"""Planted canaries: pairs of inputs with one label, of which one is trained on,
-or single inputs that are in or out.
+"""Planted canaries: pairs of inputs of which one is trained on, or inputs in or out.
 
 Differential privacy is a statement about every data set, so the auditor may choose it.  Here all
 records but the canaries are real ones in which a few pixels, those that are lit most rarely, are
@@ -50,7 +49,7 @@ class Planted:
     removed: bool = False  # a record that is out is not there at all, rather than zeroed
 
     def with_coins(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> data.Dataset:
-        """The data set in which pair k is its first input where coin k is true, else its second."""
+        """Return the data with the first input of pair k where coin k is true, else its second."""
         inputs = np.array(self.dataset.train.inputs, dtype=np.float32)
         kept = np.ones(len(inputs), dtype=bool)
         for pair, coin in zip(self.pairs, coins, strict=True):
@@ -61,13 +60,13 @@ class Planted:
         return dataclasses.replace(self.dataset, train=train)
 
     def in_or_out(self, removed: bool) -> Planted:
-        """The same canaries, each with its first input or out: zeroed, or removed."""
+        """Return the same canaries, each with its first input or out: zeroed, or removed."""
         pairs = tuple(dataclasses.replace(pair, second=None) for pair in self.pairs)
         return Planted(self.dataset, pairs, removed)
 
 
 def subset(dataset: data.Dataset, records: int | None, rng: np.random.Generator) -> data.Dataset:
-    """So many training records at random, as float inputs in the model's scale; a few to test."""
+    """Return so many training records at random, as floats in the model's scale; a few to test."""
     total = len(dataset.train)
     if records is not None and records > total:
         raise ValueError(f"{records} records are asked for and {dataset.name} has {total}")
@@ -87,7 +86,7 @@ def _as_float(split: data.Split, rows: Indices) -> data.Split:
 
 
 def unlit_pixel(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
-    """One pair: an input with one pixel lit that is unlit in all others, and one without it.
+    """Return one pair: an input with a pixel lit that is unlit in all others, and one without.
 
     The second pixel of the pair is unlit everywhere.  In a linear first layer the weights of the
     two pixels then move by equal amounts in every step, unless the first input is in the batch.
@@ -104,7 +103,7 @@ def unlit_pixel(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
 
 
 def blank_images(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
-    """One pair for a convolutional first layer: all other images are 0, and one is not.
+    """Return one pair for a convolutional first layer: all other images are 0, and one is not.
 
     The gradient of a convolution's kernel is a sum of products with the input, so in every step
     it is exactly 0 unless the one input that is not 0 is in the batch.
@@ -117,13 +116,13 @@ def blank_images(dataset: data.Dataset, rng: np.random.Generator) -> Planted:
 
 
 def zeroed(dataset: data.Dataset) -> data.Dataset:
-    """All training inputs 0: in a first layer their gradients are 0, and hide no canary's."""
+    """Set all training inputs to 0: their first-layer gradients are 0 and hide no canary's."""
     train = data.Split(np.zeros_like(dataset.train.inputs), dataset.train.labels)
     return dataclasses.replace(dataset, train=train)
 
 
 def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) -> Planted:
-    """Pairs of opposite inputs: grey (0), but for one pixel lit and one dark, or the reverse.
+    """Return pairs of opposite inputs: grey (0), with one pixel lit and one dark, or the reverse.
 
     Their gradients in a first layer point opposite ways, which is the most that clipping leaves;
     pairs that share their two pixels have different labels, so their gradients differ too.
@@ -150,7 +149,7 @@ def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
 
 
 def contrasts(dataset: data.Dataset, canaries: int, rng: np.random.Generator) -> Planted:
-    """Pairs of opposite inputs with every pixel at random lit or dark: the largest gradients.
+    """Return pairs of opposite inputs, every pixel at random lit or dark: the largest gradients.
 
     Nothing of the other records is changed.
     """
@@ -168,19 +167,19 @@ def contrasts(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
 
 
 def rarest(dataset: data.Dataset, count: int) -> Indices:
-    """The features that differ from their most common value in the fewest training records."""
+    """Return the features that differ from their most common value in the fewest records."""
     inputs = dataset.train.inputs.reshape(len(dataset.train), -1)
     lit = (inputs != background(inputs)).mean(axis=0)
     return np.argsort(lit, kind="stable")[:count]
 
 
 def background(inputs: npt.NDArray[np.float32]) -> Floats:
-    """The median of each feature, which is its background wherever it is rarely lit."""
+    """Return the median of each feature, which is its background wherever it is rarely lit."""
     return np.asarray(np.median(inputs, axis=0), dtype=np.float32)
 
 
 def _blank(dataset: data.Dataset, pixels: Indices) -> data.Dataset:
-    """All chosen pixels at one value: the background of the one that is lit most rarely."""
+    """Return all chosen pixels at one value: the background of the one that is lit most rarely."""
     inputs = np.array(dataset.train.inputs, dtype=np.float32)
     flat = inputs.reshape(len(inputs), -1)
     flat[:, pixels] = background(flat)[pixels[0]]

@@ -44,8 +44,8 @@ def audit(
     """Train the shadow models, attack each of them with the others, and rate the attack."""
     if models < 4 or models % 2:
         raise ValueError(
-            f"{models} models will not do: they come in pairs on opposite halves, and each pair "
-            "is attacked with the others; give an even --trials of 4 or more"
+            f"{models} models will not do: they come in pairs, attacked with the other pairs; "
+            "give an even --trials of 4 or more"
         )
     size = len(dataset.train) if pool is None else min(pool, len(dataset.train))
     records = crafting.subset(dataset, size, rng)
@@ -73,7 +73,7 @@ def audit(
 
 
 def halves(records: int, models: int, rng: np.random.Generator) -> Bools:
-    """Which record is in which model: models 2k and 2k+1 have opposite halves of the records."""
+    """Choose which record is in which model: 2k and 2k+1 have opposite halves of the records."""
     members = np.zeros((models, records), dtype=bool)
     for k in range(0, models, 2):
         members[k, rng.permutation(records)[: records // 2]] = True
@@ -82,7 +82,7 @@ def halves(records: int, models: int, rng: np.random.Generator) -> Bools:
 
 
 def likelihood_ratios(values: Array, members: Bools) -> Array:
-    """The score of each record under each model, from the models of all other pairs.
+    """Score each record under each model, from the models of all other pairs.
 
     Leaving out a target's partner too keeps as many models with as without each record.  Means
     over unequal numbers would score members and non-members differently even if nothing leaked.
@@ -99,7 +99,7 @@ def likelihood_ratios(values: Array, members: Bools) -> Array:
 
 
 def _others_mean(values: Array, mask: Bools) -> Array:
-    """For each model and record, the mean over the models of `mask` in the other pairs."""
+    """Return, by model and record, the mean over the models of `mask` in the other pairs."""
     masked = values * mask
     pairs = masked[0::2] + masked[1::2]  # of each pair exactly one model has the record
     rest = (masked.sum(axis=0) - pairs) / (len(pairs) - 1)
@@ -107,7 +107,7 @@ def _others_mean(values: Array, mask: Bools) -> Array:
 
 
 def rate_at(scores_in: Array, scores_out: Array, false_positive_rate: float) -> float:
-    """The largest true-positive rate of a threshold with at most so many false positives."""
+    """Return the largest true-positive rate of a threshold with at most so many false positives."""
     ordered = np.sort(scores_out)[::-1]
     allowed = int(false_positive_rate * len(ordered))
     # A score must lie above the first non-member that may not be let through.
@@ -115,7 +115,7 @@ def rate_at(scores_in: Array, scores_out: Array, false_positive_rate: float) -> 
 
 
 def area(scores_in: Array, scores_out: Array) -> float:
-    """P[member above non-member] + ½ P[equal]: the area under the ROC curve."""
+    """Return P[member above non-member] + ½ P[equal]: the area under the ROC curve."""
     ordered = np.sort(scores_out)
     below = np.searchsorted(ordered, scores_in, side="left")
     upto = np.searchsorted(ordered, scores_in, side="right")
@@ -125,7 +125,7 @@ def area(scores_in: Array, scores_out: Array) -> float:
 def rated(
     scores: Array, members: Bools, confidence: float, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """AUC and true-positive rates, with their spread when pairs of models are resampled.
+    """Return AUC and true-positive rates, with their spread when pairs of models are resampled.
 
     Scores under one model depend on one another, so models and not records are resampled. With the
     few pairs of an audit the spread is narrower than a confidence interval would be.
@@ -151,7 +151,7 @@ def rated(
 
 
 def curve(scores: Array, members: Bools) -> list[list[float]]:
-    """(false-positive rate, true-positive rate) at rates evenly spaced on a logarithmic axis."""
+    """Return (false-, true-positive rate) at rates evenly spaced on a logarithmic axis."""
     inside, outside = scores[members], scores[~members]
     least = max(1.0 / len(outside), 1e-4)
     rates = np.geomspace(least, 1.0, 60)
@@ -159,7 +159,7 @@ def curve(scores: Array, members: Bools) -> list[list[float]]:
 
 
 def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
-    """The ROC curves of several methods on logarithmic axes."""
+    """Draw the ROC curves of several methods on logarithmic axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.5, 4.2), layout="constrained")

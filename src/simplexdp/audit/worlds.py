@@ -1,4 +1,4 @@
-"""What is trained when a canary is out: the null record of the method's own relation.
+"""The trainings with a canary out, by the null record of the method's own relation.
 
 Formal guarantee
     Statement: for canaries that are in or out, the two sides of each coin are neighbours under

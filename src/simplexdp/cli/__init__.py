@@ -39,7 +39,7 @@ INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 
 def main() -> None:
-    """Entry point: every foreseen failure is one line on standard error and exit code 2."""
+    """Run a command: every foreseen failure is one line on standard error and exit code 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -60,14 +60,14 @@ def main() -> None:
 
 
 def _said(error: Exception) -> str:
-    """What raised it without a number has said what to do; the system's own says only what is."""
+    """Return our own error as it is, and the system's with its path and what to do."""
     if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
         return str(error)
     return f"{error.filename}: {error.strerror}; give another path, or mend this one"
 
 
 def _help(error: Any) -> int:
-    """Where no command was given, its help as it stands, and exit code 2; else 0."""
+    """Print help where no command was given, and return exit code 2; else return 0."""
     if type(error).__name__ != "NoArgsIsHelpError":
         return 0
     print(error.format_message(), file=sys.stderr)

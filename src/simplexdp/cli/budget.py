@@ -1,4 +1,4 @@
-"""`simplexdp calibrate`, `account` and `ledger`: what does it cost, and what has been spent?"""
+"""`simplexdp calibrate`, `account` and `ledger`: what runs cost, and what has been spent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def calibrate(
     accountant: AccountantName = "theorem1",
     as_json: Json = False,
 ) -> None:
-    """The largest r within a budget."""
+    """Find the largest r within a budget."""
     run: dict[str, Any] = {
         "delta": delta,
         "alpha": alpha,
@@ -59,7 +59,7 @@ def account(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """What an r costs."""
+    """Compute what an r costs."""
     run: dict[str, Any] = {
         "delta": delta,
         "alpha": alpha,
@@ -107,7 +107,7 @@ def ledger(
     path: Annotated[Path | None, typer.Option(help="The ledger's file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What has been spent on a data set, and the budget that must not be exceeded."""
+    """Show what has been spent on a data set, or set the budget that must not be exceeded."""
     if path is not None and set_budget is None and not path.exists():
         raise ValueError(f"there is no ledger {path}; a run begins one, or --set-budget")
     book = ledgers.Ledger(path or ledgers.default_path())
@@ -138,7 +138,7 @@ def ledger(
 
 
 def _known(data: str, book: ledgers.Ledger) -> str:
-    """The ledger's name of a data set; a slip of the pen would set a budget that nothing meets."""
+    """Return the ledger's name of a data set; refuse a typo, whose budget would bind nothing."""
     from simplexdp.data import names
 
     found = ledgers.identity(data)

@@ -49,7 +49,7 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Several methods on one data set at one budget, side by side.
+    """Compare several methods on one data set at one budget.
 
     The ledger counts all of them; a method without a claim makes its total infinite.
     """

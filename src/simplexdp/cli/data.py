@@ -1,4 +1,4 @@
-"""`simplexdp data list|fetch|check`: which data sets are there, and are they what they claim?"""
+"""`simplexdp data list|fetch|check`: data sets known by name, and whether they are intact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Name = Annotated[str, typer.Argument(help="A data set's name, or all.")]
 
 @data_app.command("list")
 def list_(as_json: Json = False) -> None:
-    """The data sets known by name, and which of them are here."""
+    """List the data sets known by name, and which of them are here."""
     from simplexdp import data
 
     records = [data.describe(name) for name in data.names()]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simplexdp import __version__
 from simplexdp.accounting import ACCOUNTANTS
 
 app = typer.Typer(
@@ -17,6 +18,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"simplexdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]

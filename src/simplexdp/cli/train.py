@@ -99,7 +99,7 @@ def methods(
     name: Annotated[str, typer.Argument(help="One method; all built-in ones unless given.")] = "",
     as_json: Json = False,
 ) -> None:
-    """What each method's bound covers, and the options of its own."""
+    """Show what each method's bound covers, and the options of its own."""
     from simplexdp import methods as room
 
     found = [_described(room.lookup(one)) for one in ([name] if name else room.names())]

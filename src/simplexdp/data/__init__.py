@@ -1,4 +1,4 @@
-"""Which data? Sets known by name, and the user's own files."""
+"""Data sets known by name, and the user's own files."""
 
 from __future__ import annotations
 
@@ -43,14 +43,36 @@ def load(
     test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
 ) -> Dataset:
-    """A data set by name, or the user's own by path.
+    """Load a data set by name, or your own by path.
 
-    By name, `data_dir` is a folder to look in where the cache has nothing, and `allow_unverified`
-    takes a DermaMNIST or SVHN file that is not the original. By path, the other options say what
-    the preprocessing may assume without reading private values: `bounds` ("age=0:120"),
-    `categories` ("sex=f|m"), `public_columns` (those whose bounds or categories may be computed
-    from the data, which `Dataset.computed_from_data` then names), `drop`, or a `schema` file with
-    all of these.
+    Args:
+        name_or_path: One of `data.names()`, or a folder of images by class, an .npz, .csv or
+            .parquet.
+        data_dir: By name: a folder to look in where the cache has nothing.
+        allow_unverified: By name: take a DermaMNIST or SVHN file that is not the original.
+        label: By path: the label column of a table.
+        test: By path: test records in a file or folder of their own.
+        bounds: By path: public ranges of numeric columns, as "age=0:120".
+        categories: By path: public categories, as "sex=f|m"; "*" takes every other value.
+        public_columns: By path: columns whose bounds or categories may be computed from the data,
+            which `Dataset.computed_from_data` then names.
+        drop: By path: columns to leave out.
+        schema: By path: a JSON file with all of these.
+        image_size: By path: height, width and channels, as "28x28x1".
+        test_fraction: By path: the share of each class to hold out.
+        split_seed: By path: the seed of that split.
+
+    Returns:
+        Inputs with public labels, split into training, test and perhaps validation records.
+
+    Raises:
+        DataError: If the data are missing, damaged or not described well enough.
+
+    Example:
+        >>> from simplexdp import data
+        >>> digits = data.load("digits")
+        >>> digits.classes, digits.train
+        (10, Split(1437 records of shape (1, 8, 8), float32))
     """
     own = (label, test, bounds, categories, public_columns, drop, schema, image_size, test_fraction)
     if str(name_or_path) in names():
@@ -68,8 +90,8 @@ def load(
         )
     if data_dir is not None or allow_unverified:
         raise DataError(
-            f"{name_or_path} is a path, and a folder of original files or an unverified copy is "
-            "of a data set known by name: leave out --data-dir and --allow-unverified"
+            f"{name_or_path} is a path; leave out --data-dir and --allow-unverified, which are "
+            "for data sets known by name"
         )
     options = Options(
         schema=declared(label, bounds, categories, public_columns, drop, schema),
@@ -92,10 +114,23 @@ def read_inputs(
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
 ) -> Array:
-    """The inputs of new records, for a model trained on data loaded with the same options.
+    """Read new records, which have no labels, with the options of the training data.
 
-    An image or a folder of images (no folders by class), X of an .npz, or a table; a label column
-    is passed over where there is one. The training records are not needed.
+    Args:
+        path: An image or a folder of images (no folders by class), an .npz with X, or a table.
+        label: The label column, passed over where there is one.
+        bounds: As `load`.
+        categories: As `load`.
+        public_columns: As `load`.
+        drop: As `load`.
+        schema: As `load`.
+        image_size: As `load`.
+
+    Returns:
+        Inputs as a loaded model takes them.
+
+    Raises:
+        DataError: If there is no such file, or it does not fit the options.
     """
     found = files.expanded(path)
     if not found.exists():

@@ -1,4 +1,4 @@
-"""What is inside a file? Checksums, and members of tar and deb archives read in memory.
+"""Checksums of files, and members of tar and deb archives read in memory.
 
 Nothing is unpacked to disk, so a hostile member name has nowhere to go.
 """
@@ -22,7 +22,7 @@ _AR_HEADER = 60
 
 
 def digests(path: Path) -> dict[str, str]:
-    """The md5 and sha256 of a file, in one pass."""
+    """Return the md5 and sha256 of a file, in one pass."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     with path.open("rb") as handle:
         while chunk := handle.read(_CHUNK):
@@ -32,7 +32,7 @@ def digests(path: Path) -> dict[str, str]:
 
 
 def gunzip(raw: bytes, name: str) -> bytes:
-    """The contents of a gzip file, or a refusal that names it."""
+    """Return the contents of a gzip file, or refuse it by name."""
     try:
         return gzip.decompress(raw)
     except (OSError, EOFError, zlib.error) as error:
@@ -40,7 +40,7 @@ def gunzip(raw: bytes, name: str) -> bytes:
 
 
 def tar_members(data: Path | bytes, names: Iterable[str], label: str) -> dict[str, bytes]:
-    """The named regular members of a tar archive of any compression."""
+    """Return the named regular members of a tar archive of any compression."""
     wanted = set(names)
     found: dict[str, bytes] = {}
     try:
@@ -60,7 +60,7 @@ def tar_members(data: Path | bytes, names: Iterable[str], label: str) -> dict[st
 
 
 def deb_members(path: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """The named files of a Debian package: an ar archive that holds data.tar.*."""
+    """Return the named files of a Debian package: an ar archive that holds data.tar.*."""
     raw = path.read_bytes()
     if not raw.startswith(_AR_MAGIC):
         raise DataError(f"{path.name} is not a Debian package")

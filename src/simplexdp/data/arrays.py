@@ -1,4 +1,4 @@
-"""How do the arrays of an .npz become inputs? By their type's range, or by declared bounds."""
+"""Arrays of an .npz as inputs, by their type's range or by declared bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scaler = Callable[[Array], Array]
 
 
 def channels_first(values: Array, name: str) -> Array:
-    """(N, F) as it is; images (N, H, W), (N, H, W, C) or (N, C, H, W) with 1 or 3 channels."""
+    """Return (N, F) as it is, images of 1 or 3 channels (none, last or first) as (N, C, H, W)."""
     if values.ndim == 2:
         return values
     if values.ndim == 3:
@@ -32,7 +32,7 @@ def channels_first(values: Array, name: str) -> Array:
 
 
 def read_inputs(path: Path, name: str) -> Array:
-    """The inputs by the name of their array, as they are stored."""
+    """Return the inputs by the name of their array, as they are stored."""
     values = channels_first(npz_arrays(path, (name,))[name], name)
     if values.size == 0:
         raise DataError(f"{name} in {path.name} has no records, or no values in them")
@@ -44,7 +44,7 @@ def read_inputs(path: Path, name: str) -> Array:
 
 
 def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
-    """Inputs and public labels, by the names of their arrays."""
+    """Return inputs and public labels, by the names of their arrays."""
     values = read_inputs(path, inputs)
     targets = npz_arrays(path, (labels,))[labels]
     if targets.ndim == 2 and targets.shape[1] == 1:
@@ -60,7 +60,7 @@ def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
 
 
 def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bounds], list[str]]:
-    """Bounds of each feature: by its number, for the whole of X, or computed if public."""
+    """Return bounds of each feature: by its number, for the whole of X, or computed if public."""
     bounds: list[Bounds] = []
     computed: list[str] = []
     for k in range(inputs.shape[1]):
@@ -90,7 +90,7 @@ def _image_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds, bo
 
 
 def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str, ...]]:
-    """The map from inputs to [-1, 1], and what was computed from the training records for it.
+    """Return the map from inputs to [-1, 1], and what of the training records went into it.
 
     uint8 has its range by type: images stay bytes (`to_model_input` scales them), features are
     scaled from 0..255 unless bounds are given.

@@ -1,4 +1,4 @@
-"""How is a batch of images augmented? Random crop and horizontal flip, one gather for the batch."""
+"""Augmentation of image batches: random crop and horizontal flip, one gather for the batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AUGMENTATIONS = ("random_crop", "horizontal_flip")
 
 
 def augment(batch: torch.Tensor, names: tuple[str, ...], rng: np.random.Generator) -> torch.Tensor:
-    """The batch (n, channels, height, width), each image cropped and flipped by its own draw.
+    """Return the batch (n, channels, height, width), each image changed by its own draw.
 
     random_crop pads by four black pixels on each side (0 in bytes, -1 in numbers from -1 to 1) and
     takes a window of the image's size, uniformly among the 81; horizontal_flip mirrors with

@@ -12,7 +12,7 @@ DIGITS_TEST = 360
 
 
 def digits() -> Dataset:
-    """1,797 digits of 8×8, float32 (N, 1, 8, 8) in [-1, 1]; 1,437 for training, 360 for testing.
+    """Return 1,797 digits of 8×8, float32 (N, 1, 8, 8) in [-1, 1]: 1,437 to train, 360 to test.
 
     The pixels are counts 0..16 by construction of the set, so scaling them to [-1, 1], where
     `to_model_input` puts every image, reads nothing from the data. The split is stratified by the

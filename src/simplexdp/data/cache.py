@@ -1,4 +1,4 @@
-"""Where do fetched data sets live? Plain .npy files with a manifest, put in place atomically.
+"""The cache of fetched data sets: plain .npy files with a manifest, put in place atomically.
 
 A set is written to a temporary folder beside its final place and renamed when complete, under a
 file lock: two processes that fetch at once give one result, and a kill leaves only a temporary
@@ -28,12 +28,12 @@ SPLITS = ("train", "validation", "test")
 
 
 def root() -> Path:
-    """The cache of data sets."""
+    """Return the folder of the cache."""
     return files.cache_folder("datasets")
 
 
 def array_digest(array: Array) -> str:
-    """The sha256 of an array's elements in C order, whatever file they came from."""
+    """Return the sha256 of an array's elements in C order, whatever file they came from."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
@@ -46,10 +46,12 @@ class Entry:
 
     @property
     def verified(self) -> bool:
+        """Return whether the files were the original ones."""
         return bool(self.manifest["verified"])
 
     @property
     def provenance(self) -> tuple[str, ...]:
+        """Return where the files came from, in sentences."""
         return tuple(self.manifest["provenance"])
 
 
@@ -63,7 +65,7 @@ def locked(base: Path, key: str) -> Iterator[None]:
 
 @contextmanager
 def work_folder(base: Path, key: str) -> Iterator[Path]:
-    """An empty folder for downloads. The caller holds the lock, so a leftover is of a kill."""
+    """Return an empty folder for downloads; the caller holds the lock."""
     work = base / f".{key}.work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -81,7 +83,7 @@ def _damaged(folder: Path, reason: str) -> DataError:
 
 
 def entry(base: Path, key: str) -> Entry | None:
-    """The cached set under a key, or None; a folder without a readable manifest is damaged."""
+    """Return the cached set under a key, or None; refuse a folder without a readable manifest."""
     folder = base / key
     if not folder.is_dir():
         return None
@@ -115,7 +117,7 @@ def _write_array(path: Path, array: Array) -> dict[str, Any]:
 
 
 def store(base: Path, key: str, splits: Mapping[str, Split], facts: Mapping[str, Any]) -> Entry:
-    """Writes a set and puts it in place in one rename. The caller holds the lock."""
+    """Write a set and put it in place in one rename; the caller holds the lock."""
     for leftover in base.glob(f".{key}.partial-*"):
         shutil.rmtree(leftover)
     partial = base / f".{key}.partial-{os.getpid()}"
@@ -151,7 +153,7 @@ def _open_array(found: Entry, name: str) -> Array:
 
 
 def open_splits(found: Entry) -> dict[str, Split]:
-    """The splits, inputs memory-mapped read-only; sizes, shapes and types are compared."""
+    """Return the splits, memory-mapped read-only; sizes, shapes and types are compared."""
     return {
         name: Split(
             _open_array(found, f"{name}_inputs"),
@@ -163,7 +165,7 @@ def open_splits(found: Entry) -> dict[str, Split]:
 
 
 def verify(found: Entry) -> dict[str, str]:
-    """Recomputes every array's sha256 and compares it with the manifest."""
+    """Recompute every array's sha256 and compare it with the manifest."""
     actual = {name: array_digest(_open_array(found, name)) for name in found.manifest["arrays"]}
     for name, digest in actual.items():
         if digest != found.manifest["arrays"][name]["sha256"]:

@@ -1,4 +1,4 @@
-"""How does a set known by name become arrays? Cache first, then the sources in order."""
+"""Data sets known by name as arrays: cache first, then the sources in order."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _UNVERIFIED = "-unverified-"
 
 
 def names() -> tuple[str, ...]:
-    """The data sets known by name; `digits` is built in."""
+    """Return the data sets known by name; `digits` is built in."""
     return ("digits", *RECORDS)
 
 
 def record_of(name: str) -> Record:
-    """The record of a set, or an error that lists the names."""
+    """Return the record of a set, or raise an error that lists the names."""
     if name not in RECORDS:
         raise DataError(f"unknown data set {name!r}; known: {', '.join(names())}")
     return RECORDS[name]
@@ -61,12 +61,12 @@ def _provenance(record: Record, found: Found) -> tuple[str, ...]:
 
 
 def _for_statements(sentence: str) -> str:
-    """A sentence on provenance without the checksums that are not public."""
+    """Return a sentence on provenance without the checksums that are not public."""
     return re.sub(r" \(sha256 (\w+)\)", lambda m: m[0] if m[1] in KNOWN_COPIES else "", sentence)
 
 
 def _check_splits(record: Record, splits: dict[str, Split], verified: bool) -> None:
-    """Shapes and label range always; counts and content checksums for the original."""
+    """Check shapes and label range; for the original, counts and content checksums too."""
     for name, split in splits.items():
         if split.inputs.shape[1:] != record.shape or split.inputs.dtype != np.uint8:
             raise DataError(f"{record.name}: {name} is not uint8 images of shape {record.shape}")
@@ -120,19 +120,19 @@ def _unverified_entry(record: Record, base: Path) -> cache.Entry | None:
 
 
 def may_be_unverified(name: str) -> bool:
-    """Whether `allow_unverified` makes a difference for this data set."""
+    """Return whether `allow_unverified` makes a difference for this data set."""
     return name in RECORDS and bool(RECORDS[name].unverified)
 
 
 def _remote(record: Record) -> list[Callable[[Path], Found]]:
-    """The canonical download, then the package clients."""
+    """Return the canonical download, then the package clients."""
     downloads = [partial(from_download, form) for form in record.forms if form.downloadable]
     packages = [partial(from_package, form) for form in record.forms if form.package is not None]
     return [*downloads, *packages]
 
 
 def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
-    """Tries each remote source; whatever fails is said on standard error."""
+    """Try each remote source; say what fails on standard error."""
     for attempt in _remote(record):
         with cache.work_folder(base, record.name) as work:
             try:
@@ -152,7 +152,7 @@ def acquire(
     allow_unverified: bool = False,
     force: bool = False,
 ) -> cache.Entry:
-    """The cached set, fetched from the first source that has it.
+    """Return the cached set, fetched from the first source that has it.
 
     A file in the user's own folder that is refused ends the search: taking another silently
     would hide the damage.
@@ -179,7 +179,7 @@ def load_named(
     data_dir: str | Path | None = None,
     allow_unverified: bool = False,
 ) -> Dataset:
-    """A set by name, fetched when the cache lacks it; inputs are memory-mapped."""
+    """Load a set by name, fetched when the cache lacks it; inputs are memory-mapped."""
     if name == "digits":
         return digits()
     record = record_of(name)
@@ -198,7 +198,7 @@ def load_named(
 
 
 def present(name: str) -> bool:
-    """Whether a set can be loaded without fetching anything."""
+    """Return whether a set can be loaded without fetching anything."""
     return name == "digits" or cache.entry(cache.root(), record_of(name).name) is not None
 
 
@@ -208,14 +208,14 @@ def fetch(
     allow_unverified: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Puts a set into the cache and describes it."""
+    """Put a set into the cache and describe it."""
     if name != "digits":
         acquire(record_of(name), data_dir, allow_unverified, force)
     return describe(name)
 
 
 def check(name: str) -> dict[str, Any]:
-    """Verifies a cached set in full: every array against its sha256, counts, content."""
+    """Verify a cached set in full: every array against its sha256, counts, content."""
     if name == "digits":
         return {**describe(name), "checked": "built in"}
     record, base = record_of(name), cache.root()
@@ -273,7 +273,7 @@ def _published(record: Record) -> dict[str, Any]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What is known of a set: its published facts, and those of the cached copy if present."""
+    """Describe a set: its published facts, and those of the cached copy if present."""
     if name == "digits":
         return _describe_digits()
     record, base = record_of(name), cache.root()

@@ -1,4 +1,4 @@
-"""What is a data set here? Arrays of inputs with public labels, and where they came from."""
+"""Data sets: arrays of inputs with public labels, and where they came from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Split:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        """Shapes alone: a traceback or a log must not show a record."""
+        """Show shapes alone: a traceback or a log must not show a record."""
         return f"Split({len(self)} records of shape {self.inputs.shape[1:]}, {self.inputs.dtype})"
 
 
@@ -59,20 +59,22 @@ class Dataset:
 
     @property
     def classes(self) -> int:
+        """Return the number of classes."""
         return len(self.class_names)
 
     @property
     def pixels(self) -> bool:
-        """Whether inputs are stored as uint8, which `to_model_input` scales."""
+        """Return whether inputs are stored as uint8, which `to_model_input` scales."""
         return bool(self.train.inputs.dtype == np.uint8)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one input."""
         return tuple(int(n) for n in self.train.inputs.shape[1:])
 
 
 def to_model_input(batch: torch.Tensor) -> torch.Tensor:
-    """Scales uint8 images to [-1, 1] by their format's range; other inputs pass as float32.
+    """Scale uint8 images to [-1, 1] by their format's range; pass other inputs as float32.
 
     The range 0..255 is the format's and not the data's, so nothing is read from the inputs.
     """

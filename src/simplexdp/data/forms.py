@@ -1,4 +1,4 @@
-"""How is a known data set described? Forms of files with checksums, and published facts.
+"""Descriptions of known data sets: forms of files with checksums, and published facts.
 
 A form is one way the same data may lie on disk. Every file of a form has a checksum, verified
 before the file is read; the arrays then have to match the set's content checksums where known.
@@ -45,6 +45,7 @@ class Form:
 
     @property
     def downloadable(self) -> bool:
+        """Return whether every file has a public home."""
         return all(file.url is not None for file in self.files)
 
 
@@ -68,12 +69,14 @@ class Record:
 
     @property
     def counts(self) -> dict[str, int]:
+        """Return the number of records of each split."""
         return {split: sum(counts) for split, counts in self.class_counts.items()}
 
 
 def files_of(
     names: tuple[str, ...], algorithm: Algorithm, values: tuple[str, ...], base: str | None = None
 ) -> tuple[File, ...]:
+    """Return files with their checksums, below one address where they have one."""
     return tuple(
         File(name, algorithm, digest, None if base is None else base + name)
         for name, digest in zip(names, values, strict=True)

@@ -1,4 +1,4 @@
-"""How does a folder of images by class become arrays? `root/<class>/*.png`, sorted by name."""
+"""A folder of images by class as arrays: `root/<class>/*.png`, sorted by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Size = tuple[int, int, int]
 
 
 def parse_size(option: int | str | tuple[int, ...]) -> Size:
-    """28, "28", "28x32" or "28x32x1": height, width and channels (3 unless said)."""
+    """Parse 28, "28", "28x32" or "28x32x1": height, width and channels (3 unless said)."""
     parts = option if isinstance(option, tuple) else tuple(str(option).lower().split("x"))
     try:
         numbers = [int(part) for part in parts]
@@ -36,7 +36,7 @@ def parse_size(option: int | str | tuple[int, ...]) -> Size:
 
 
 def class_folders(root: Path) -> dict[str, list[Path]]:
-    """The image files of each class, by folder name."""
+    """Return the image files of each class, by folder name."""
     folders = [
         folder
         for folder in sorted(root.iterdir())
@@ -48,7 +48,7 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The image files of one folder, by name; what cannot be read is not skipped silently."""
+    """Return the image files of one folder, by name; refuse what cannot be read."""
     listed = sorted(folder.iterdir())
     where = f"the folder {folder.name} in {folder.parent.name}"
     if unread := sum(file.suffix.lower() in UNREAD for file in listed):
@@ -91,7 +91,7 @@ def _open(path: Path, position: int, size: Size, resize: bool) -> Array:
 
 
 def size_of_first(files: dict[str, list[Path]]) -> Size:
-    """The size and channels of the first file, where the user names none."""
+    """Return size and channels of the first file, where the user names none."""
     first = next(iter(files.values()))[0]
     try:
         with Image.open(first, formats=["PNG", "JPEG"]) as picture:
@@ -102,7 +102,7 @@ def size_of_first(files: dict[str, list[Path]]) -> Size:
 
 
 def read_images(files: dict[str, list[Path]], size: Size, resize: bool) -> tuple[Array, list[str]]:
-    """The images, uint8 (N, C, H, W), with the class of each."""
+    """Return the images, uint8 (N, C, H, W), with the class of each."""
     pictures = [
         _open(path, position, size, resize)
         for paths in files.values()

@@ -1,4 +1,4 @@
-"""How is the user's own data read? A folder of images, an .npz, or a table, by path.
+"""The user's own data by path: a folder of images, an .npz, or a table.
 
 Labels are public: classes and the split are computed from them. Inputs are private: whatever the
 preprocessing reads from them is named in `computed_from_data`.
@@ -36,7 +36,7 @@ class Options:
 
 
 def classes_of(labels: list[str]) -> tuple[str, ...]:
-    """The distinct public labels, in numeric order where all are whole numbers."""
+    """Return the distinct public labels, in numeric order where all are whole numbers."""
     distinct = set(labels)
     if all(re.fullmatch(r"-?[0-9]+", text) for text in distinct):
         return tuple(sorted(distinct, key=int))
@@ -44,7 +44,7 @@ def classes_of(labels: list[str]) -> tuple[str, ...]:
 
 
 def encode_labels(labels: list[str], classes: tuple[str, ...], where: str) -> Indices:
-    """Class numbers; a label that training never saw is refused (labels are public)."""
+    """Return class numbers; refuse a label that training never saw (labels are public)."""
     place = {name: k for k, name in enumerate(classes)}
     if unknown := sorted(set(labels) - set(place)):
         raise DataError(f"{where} has the class {unknown[0]!r}, which the training data lacks")
@@ -62,7 +62,7 @@ def _check_classes(classes: tuple[str, ...], records: int) -> None:
 
 
 def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
-    """Training and test indices and the sentence that says how they were chosen."""
+    """Return training and test indices and the sentence that says how they were chosen."""
     fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if not 0.0 < fraction < 1.0:
         raise DataError(f"the test fraction {fraction} is not between 0 and 1")
@@ -85,7 +85,7 @@ def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
 
 
 def _tested_on(what: str, options: Options) -> str:
-    """The sentence for test data of its own, where there is nothing to split."""
+    """Return the sentence for test data of its own, where there is nothing to split."""
     if options.test_fraction is not None:
         raise DataError(f"there is test data ({what}), so nothing is split: no --test-fraction")
     return f"tested on {what}"
@@ -111,7 +111,7 @@ def _dataset(
 
 
 def load_table(path: Path, options: Options) -> Dataset:
-    """A .csv or .parquet table with a label column."""
+    """Load a .csv or .parquet table with a label column."""
     schema = options.schema
     if schema.label is None:
         raise DataError(f"{path.name} is a table: name its label column with --label")
@@ -149,13 +149,13 @@ def load_table(path: Path, options: Options) -> Dataset:
 
 
 def training_folder(path: Path) -> Path:
-    """Where the training records are: train/ of a folder with train/ and test/ inside, or it."""
+    """Return train/ of a folder with train/ and test/ inside, else the folder itself."""
     has_split = (path / "train").is_dir() and (path / "test").is_dir()
     return path / "train" if has_split else path
 
 
 def load_images(path: Path, options: Options) -> Dataset:
-    """A folder of images by class, or one with train/ and test/ inside."""
+    """Load a folder of images by class, or one with train/ and test/ inside."""
     train_root = training_folder(path)
     test_root = options.test or (path / "test" if train_root != path else None)
     files = images.class_folders(train_root)
@@ -193,7 +193,7 @@ def load_images(path: Path, options: Options) -> Dataset:
 
 
 def load_npz(path: Path, options: Options) -> Dataset:
-    """An .npz with X and y, and X_test and y_test where it has its own split."""
+    """Load an .npz with X and y, and X_test and y_test where it has its own split."""
     inputs, texts = arrays.read_pair(path, "X", "y")
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
@@ -224,7 +224,7 @@ def load_npz(path: Path, options: Options) -> Dataset:
 
 
 def check_used(path: Path, options: Options) -> None:
-    """Refuse what would have no effect on data of this kind: somebody relies on it."""
+    """Refuse options that this kind of data would ignore."""
     schema, unused = options.schema, None
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
@@ -239,7 +239,7 @@ def check_used(path: Path, options: Options) -> None:
 
 
 def load_path(path: Path, options: Options) -> Dataset:
-    """The user's own data, by what the path is."""
+    """Load the user's own data, by what the path is."""
     check_used(path, options)
     if options.test is not None and not options.test.exists():
         raise DataError(f"the test data {options.test} does not exist")

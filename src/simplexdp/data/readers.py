@@ -1,4 +1,4 @@
-"""How is each file format read? Archives to arrays; no pickle is ever loaded.
+"""Readers from archives to arrays, one a file format; no pickle is ever loaded.
 
 Every reader takes the files it was promised, by name, and gives the splits. Checksums have been
 verified before (sources.py); the readers still refuse whatever has the wrong shape.
@@ -42,7 +42,7 @@ _MAT_ERRORS = (scipy.io.matlab.MatReadError, NotImplementedError, zlib.error)
 
 
 def parse_idx(raw: bytes, name: str) -> Array:
-    """An idx array of unsigned bytes: magic 0, 0, 8, ndim; big-endian sizes; then the bytes."""
+    """Parse an idx array of unsigned bytes: magic 0, 0, 8, ndim; big-endian sizes; the bytes."""
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
         raise DataError(f"{name} is not an idx file of unsigned bytes")
     ndim = raw[3]
@@ -70,12 +70,12 @@ def _idx_splits(raw: Mapping[str, bytes]) -> Splits:
 
 
 def idx(files: Files) -> Splits:
-    """The four unpacked idx files."""
+    """Read the four unpacked idx files."""
     return _idx_splits({name: files[name].read_bytes() for name in IDX_NAMES})
 
 
 def idx_gz(files: Files) -> Splits:
-    """The four idx files as they are published."""
+    """Read the four idx files as they are published."""
     return _idx_splits({n: gunzip(files[f"{n}.gz"].read_bytes(), n) for n in IDX_NAMES})
 
 
@@ -85,21 +85,21 @@ def _only(files: Files) -> Path:
 
 
 def idx_npm(files: Files) -> Splits:
-    """An npm package with the unpacked idx files under package/data."""
+    """Read an npm package with the unpacked idx files under package/data."""
     path = _only(files)
     found = tar_members(path, [f"package/data/{name}" for name in IDX_NAMES], path.name)
     return _idx_splits({Path(name).name: raw for name, raw in found.items()})
 
 
 def idx_deb(files: Files) -> Splits:
-    """A Debian package with the idx files, each compressed."""
+    """Read a Debian package with the idx files, each compressed."""
     folder = "usr/share/datasets/fashion-mnist"
     found = deb_members(_only(files), [f"{folder}/{name}.gz" for name in IDX_NAMES])
     return _idx_splits({Path(n).name.removesuffix(".gz"): gunzip(r, n) for n, r in found.items()})
 
 
 def _cifar_splits(batches: list[tuple[Array, Array]]) -> Splits:
-    """Five training batches and a test batch of (pixels (10000, 3072), labels)."""
+    """Return splits of five training batches and a test batch of (pixels (10000, 3072), labels)."""
     pixels = [p.reshape(-1, 3, 32, 32) for p, _ in batches]
     labels = [_labels(y) for _, y in batches]
     return {
@@ -109,7 +109,7 @@ def _cifar_splits(batches: list[tuple[Array, Array]]) -> Splits:
 
 
 def parse_cifar_bin(raw: bytes, name: str) -> tuple[Array, Array]:
-    """One batch of the binary version: 10,000 times a label byte and 3,072 pixels."""
+    """Parse a batch of the binary version: 10,000 times a label byte and 3,072 pixels."""
     if len(raw) != CIFAR_RECORDS * (1 + CIFAR_PIXELS):
         raise DataError(f"{name} is truncated or padded: {len(raw)} bytes")
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(CIFAR_RECORDS, 1 + CIFAR_PIXELS)
@@ -117,13 +117,13 @@ def parse_cifar_bin(raw: bytes, name: str) -> tuple[Array, Array]:
 
 
 def cifar_bin(files: Files) -> Splits:
-    """The unpacked binary version."""
+    """Read the unpacked binary version."""
     names = [f"{name}.bin" for name in CIFAR_BATCHES]
     return _cifar_splits([parse_cifar_bin(files[name].read_bytes(), name) for name in names])
 
 
 def cifar_bin_tar(files: Files) -> Splits:
-    """cifar-10-binary.tar.gz."""
+    """Read cifar-10-binary.tar.gz."""
     path = _only(files)
     names = [f"cifar-10-batches-bin/{name}.bin" for name in CIFAR_BATCHES]
     found = tar_members(path, names, path.name)
@@ -131,7 +131,7 @@ def cifar_bin_tar(files: Files) -> Splits:
 
 
 def parse_cifar_py(raw: bytes, name: str) -> tuple[Array, Array]:
-    """One batch of the Python version, by reading its opcodes without executing any.
+    """Parse a batch of the Python version by its opcodes, executing none.
 
     The file is a pickle. pickletools.genops only tokenises: it builds no object and imports
     nothing. The pixels are the one string of 30,720,000 bytes, the labels the small integers that
@@ -157,12 +157,12 @@ def parse_cifar_py(raw: bytes, name: str) -> tuple[Array, Array]:
 
 
 def cifar_py(files: Files) -> Splits:
-    """The unpacked Python version, torchvision's layout."""
+    """Read the unpacked Python version, torchvision's layout."""
     return _cifar_splits([parse_cifar_py(files[n].read_bytes(), n) for n in CIFAR_BATCHES])
 
 
 def cifar_py_tar(files: Files) -> Splits:
-    """cifar-10-python.tar.gz."""
+    """Read cifar-10-python.tar.gz."""
     path = _only(files)
     names = [f"cifar-10-batches-py/{name}" for name in CIFAR_BATCHES]
     found = tar_members(path, names, path.name)
@@ -170,7 +170,7 @@ def cifar_py_tar(files: Files) -> Splits:
 
 
 def parse_cifar_png(raw: bytes, name: str) -> Array:
-    """One lossless batch picture: row i is image i, 1,024 RGB pixels in reading order."""
+    """Parse a lossless batch picture: row i is image i, 1,024 RGB pixels in reading order."""
     try:
         with Image.open(io.BytesIO(raw), formats=["PNG"]) as picture:
             rows = np.asarray(picture.convert("RGB"))
@@ -182,7 +182,7 @@ def parse_cifar_png(raw: bytes, name: str) -> Array:
 
 
 def cifar_npm(files: Files) -> Splits:
-    """An npm package with the batches as PNG and the labels as JSON."""
+    """Read an npm package with the batches as PNG and the labels as JSON."""
     path = _only(files)
     names = [f"package/{name}.png" for name in CIFAR_BATCHES]
     lists = ("package/train_lables.json", "package/test_lables.json")
@@ -208,7 +208,7 @@ def _svhn_mat(path: Path) -> Split:
 
 
 def svhn_mat(files: Files) -> Splits:
-    """train_32x32.mat and test_32x32.mat; the label 10 stands for the digit 0."""
+    """Read train_32x32.mat and test_32x32.mat; the label 10 stands for the digit 0."""
     return {
         "train": _svhn_mat(files["train_32x32.mat"]),
         "test": _svhn_mat(files["test_32x32.mat"]),
@@ -216,7 +216,7 @@ def svhn_mat(files: Files) -> Splits:
 
 
 def npz_keys(path: Path) -> tuple[str, ...]:
-    """The names of the arrays in an .npz."""
+    """Return the names of the arrays in an .npz."""
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(name.removesuffix(".npy") for name in archive.namelist())
@@ -225,7 +225,7 @@ def npz_keys(path: Path) -> tuple[str, ...]:
 
 
 def npz_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
-    """The named arrays of an .npz; object arrays (pickles) are refused."""
+    """Return the named arrays of an .npz; refuse object arrays (pickles)."""
     if missing := [key for key in keys if key not in npz_keys(path)]:
         raise DataError(f"{path.name} lacks the array {', '.join(missing)}")
     try:
@@ -246,7 +246,7 @@ def _channels_first(images: Array, name: str) -> Array:
 
 
 def svhn_subset(files: Files) -> Splits:
-    """A part of SVHN's test images (`images`, `labels`), split for lack of the training set."""
+    """Read part of SVHN's test images (`images`, `labels`), split for lack of the training set."""
     path = _only(files)
     content = npz_arrays(path, ("images", "labels"))
     images, labels = _channels_first(content["images"], path.name), _labels(content["labels"])
@@ -258,7 +258,7 @@ def svhn_subset(files: Files) -> Splits:
 
 
 def medmnist(files: Files) -> Splits:
-    """MedMNIST's npz: {train,val,test}_{images,labels}."""
+    """Read MedMNIST's npz: {train,val,test}_{images,labels}."""
     path = _only(files)
     parts = {"train": "train", "validation": "val", "test": "test"}
     keys = tuple(f"{part}_{what}" for part in parts.values() for what in ("images", "labels"))

@@ -1,4 +1,4 @@
-"""Which data sets are known by name? One record each: forms, checksums, counts, licence."""
+"""The data sets known by name, one record each: forms, checksums, counts, licence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be assumed about the columns? Bounds and categories, given or declared public.
+"""Declarations about columns: bounds and categories, given or declared public.
 
 Nothing about a private column is read from its values unless the user declares it public; what
 was then computed is named in `Dataset.computed_from_data`.
@@ -35,13 +35,15 @@ class Schema:
     drop: frozenset[str] = frozenset()
 
     def bounds_of(self, column: str) -> Bounds | None:
+        """Return the bounds of a column; None where none were given."""
         return self.bounds.get(column, self.bounds.get(ALL))
 
     def is_public(self, column: str) -> bool:
+        """Return whether a column was declared public."""
         return column in self.public or ALL in self.public
 
     def check_names(self, columns: Iterable[str]) -> None:
-        """A declaration of a column that is not there is a mistake worth stopping for."""
+        """Refuse a declaration of a column that is not there."""
         known = {*columns, ALL}
         declared = {*self.bounds, *self.categories, *self.public, *self.drop}
         if unknown := sorted(declared - known):
@@ -52,7 +54,7 @@ class Schema:
 
 
 def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
-    """Finite bounds with low < high."""
+    """Return finite bounds with low < high."""
     try:
         bounds = (float(low), float(high))
     except (TypeError, ValueError):
@@ -63,7 +65,7 @@ def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
 
 
 def _texts(option: Sequence[str] | str) -> list[str]:
-    """Items of a text separated by commas, or of several such texts."""
+    """Return the items of a text separated by commas, or of several such texts."""
     texts = [option] if isinstance(option, str) else option
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise DataError("bounds and names of columns are given as text, such as 'age=0:120'")
@@ -71,7 +73,7 @@ def _texts(option: Sequence[str] | str) -> list[str]:
 
 
 def parse_bounds(option: BoundsOption) -> dict[str, Bounds]:
-    """`{"age": (0, 120)}`, or "age=0:120" texts; "0:1" alone is for every column."""
+    """Parse `{"age": (0, 120)}`, or "age=0:120" texts; "0:1" alone is for every column."""
     if option is None:
         return {}
     if isinstance(option, Mapping):
@@ -94,7 +96,7 @@ def _pair(name: str, pair: Sequence[float]) -> Sequence[float]:
 
 
 def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
-    """`{"sex": ["f", "m"]}`, or "sex=f|m" texts; the category "*" takes every other value."""
+    """Parse `{"sex": ["f", "m"]}`, or "sex=f|m" texts; category "*" takes every other value."""
     if option is None:
         return {}
     if isinstance(option, Mapping):
@@ -116,7 +118,7 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
 
 
 def read_schema(path: str | Path) -> Schema:
-    """A JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
+    """Read a JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
 
     Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
     """
@@ -158,7 +160,7 @@ def declared(
     drop: NamesOption = None,
     schema: str | Path | None = None,
 ) -> Schema:
-    """The options and the schema file in one; an option wins over the file."""
+    """Merge the options and the schema file; an option wins over the file."""
     base = Schema() if schema is None else read_schema(schema)
     return Schema(
         label=label or base.label,
@@ -170,7 +172,7 @@ def declared(
 
 
 def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
-    """Clips to the bounds and maps them to [0, 1].
+    """Clip to the bounds and map them to [0, 1].
 
     By halves, since the distance of two bounds can be above the largest float.
     """
@@ -180,18 +182,18 @@ def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
 
 
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
-    """Clips to the bounds and maps them to [-1, 1] in float32."""
+    """Clip to the bounds and map them to [-1, 1] in float32."""
     return np.asarray(2.0 * to_unit(values, low, high) - 1.0, dtype=np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:
-    """The minimum and maximum, for a column declared public; a constant one gets width 1."""
+    """Return minimum and maximum of a column declared public; a constant one gets width 1."""
     low, high = float(np.min(values)), float(np.max(values))
     return (low, high) if low < high else (low - 0.5, low + 0.5)
 
 
 def refuse_missing(values: Array, what: str) -> None:
-    """NaN and infinity have no place in [lo, hi]; only their number is said."""
+    """Refuse NaN and infinity, which have no place in [lo, hi]; only their number is said."""
     bad = int(np.size(values) - np.count_nonzero(np.isfinite(values)))
     if bad:
         raise DataError(

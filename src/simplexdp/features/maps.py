@@ -135,7 +135,7 @@ def _user(name: str, function: Any, shape: tuple[int, ...]) -> FeatureMap:
     other = torch.cat([block[:1], 1.0 - block[1:]])
     if not torch.allclose(apply(block)[0], apply(other)[0], rtol=1e-4, atol=1e-6, equal_nan=True):
         raise ValueError(
-            f"the features {name!r} give a record another row when the records beside it change, "
-            "or at every call, so no figure would hold; use a fixed function of one record"
+            f"the features {name!r} of a record change when the records beside it change, or at "
+            "every call; use a fixed function of one record"
         )
     return FeatureMap(name, apply, width, 1, stored=False, built_in=False)

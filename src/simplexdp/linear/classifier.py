@@ -1,4 +1,4 @@
-"""What is a certified linear fit? Mean, moments and steps under one budget, on given features.
+"""A certified linear fit: mean, moments and steps under one budget, on given features.
 
 Formal guarantee
     Statement: the weights and bias that ``fit`` returns, with every quantity behind them, are
@@ -34,7 +34,15 @@ WHITENED_ROW_BOUND = 4.0
 
 @dataclass(frozen=True)
 class Spending:
-    """What each release cost, in μ, and what it comes to."""
+    """What each release cost, in μ, and what it comes to.
+
+    Attributes:
+        mu_mean: μ of the private mean.
+        mu_moments: μ of the second moments.
+        mu_steps: μ of all gradient steps together.
+        noise_multiplier: Noise of one step over its sensitivity.
+        delta: δ of the budget.
+    """
 
     mu_mean: float
     mu_moments: float
@@ -44,14 +52,16 @@ class Spending:
 
     @property
     def mu(self) -> float:
+        """Return μ of everything released: squares add up."""
         return math.sqrt(self.mu_mean**2 + self.mu_moments**2 + self.mu_steps**2)
 
     @property
     def epsilon(self) -> float:
+        """Return ε of everything released, at `delta`."""
         return gaussian_epsilon(self.mu, self.delta)
 
     def event(self) -> DpEvent:
-        """What a ledger charges: one Gaussian release of the whole μ, whose multiplier is 1/μ."""
+        """Return what a ledger charges: one Gaussian release of the whole μ, of multiplier 1/μ."""
         from simplexdp.accounting import events  # dp-accounting takes a second to load
 
         return events.gaussian(1.0 / self.mu)
@@ -59,7 +69,14 @@ class Spending:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A linear classifier on raw features: logits = features @ weights + bias."""
+    """A linear classifier on raw features: logits = features @ weights + bias.
+
+    Attributes:
+        weights: Of shape (features, classes).
+        bias: One a class.
+        spending: What the fit cost.
+        rule: What it was fitted by.
+    """
 
     weights: Floats
     bias: Floats
@@ -67,12 +84,20 @@ class Fitted:
     rule: Rule
 
     def logits(self, features: NDArray[Any]) -> Floats:
-        """Logits of a block of raw feature rows."""
+        """Return logits of a block of raw feature rows."""
         return np.asarray(features @ self.weights + self.bias)
 
 
 def chosen(rule: Rule, cost: Spending) -> dict[str, Any]:
-    """Return what a rule chose and how its budget is split, for the record."""
+    """Return what a rule chose and how its budget is split, for the record.
+
+    Args:
+        rule: The rule.
+        cost: Its split of the budget.
+
+    Returns:
+        Names and numbers, ready for JSON.
+    """
     schedule = rule.schedule
     return {
         "clip": schedule.clip,
@@ -90,13 +115,46 @@ def chosen(rule: Rule, cost: Spending) -> dict[str, Any]:
 def planned(
     records: int, epsilon: float, delta: float, shape: tuple[int, int], **given: Any
 ) -> tuple[Rule, Spending]:
-    """The rule for a budget, with whatever the user fixed instead, and its split of that budget."""
+    """Return the rule for a budget, with whatever the user fixed, and its split of that budget.
+
+    Args:
+        records: Number of records, which is public.
+        epsilon: Budget ε.
+        delta: Budget δ.
+        shape: Channels and positions of the features.
+        **given: What is fixed instead of chosen: `steps`, `clip`, `lr`, `mean_share`,
+            `moment_share`, `ridge`.
+
+    Returns:
+        The rule, and what each release costs.
+
+    Raises:
+        ValueError: If something given makes no sense.
+
+    Example:
+        >>> from simplexdp import linear
+        >>> rule, cost = linear.planned(1437, epsilon=1.0, delta=1e-5, shape=(64, 1))
+        >>> rule.schedule.steps, cost.epsilon <= 1.0
+        (40, True)
+    """
     rule = choose(records, calibrate_mu(epsilon, delta), shape, **given)
     return rule, spending(epsilon, delta, rule)
 
 
 def spending(epsilon: float, delta: float, rule: Rule) -> Spending:
-    """The split of the budget: shares of μ², never above the budget's μ."""
+    """Split the budget: shares of μ², never above the budget's μ.
+
+    Args:
+        epsilon: Budget ε.
+        delta: Budget δ.
+        rule: The rule with its shares.
+
+    Returns:
+        What each release costs.
+
+    Raises:
+        ValueError: If the noise would leave 64 bits.
+    """
     # The last digits: sums of squares of rounded shares stay below μ².
     mu = calibrate_mu(epsilon, delta) * (1.0 - 1e-12)
     steps = mu * math.sqrt(rule.step_share)
@@ -121,7 +179,28 @@ def fit(
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Fitted:
-    """Fit on raw features (n, channels·positions) with the given rule and its cost."""
+    """Fit on raw features with the given rule and its cost.
+
+    Args:
+        features: Private rows of shape (records, channels·positions).
+        labels: Public labels, whole numbers from 0.
+        classes: Number of classes.
+        shape: Channels and positions.
+        rule: From `planned`.
+        cost: From `planned`.
+        bits: Source of random bits: `noise.system_bits`, or a seeded one for tests.
+        on_step: Called with the number of each step.
+
+    Returns:
+        The released weights.
+
+    Raises:
+        ValueError: If `check` refuses; nothing is spent then.
+
+    Formal guarantee:
+        Weights, bias and every iterate are (ε, δ)-private under zero-out at `cost.epsilon`; labels
+        and the number of records are public.
+    """
     check(features, labels, classes, shape, rule)
     change = shaped(features, shape, rule, cost, bits)
     rows = transformed(features, change)
@@ -142,7 +221,7 @@ def fit(
 def shaped(
     features: NDArray[Any], shape: tuple[int, int], rule: Rule, cost: Spending, bits: Bits
 ) -> whitening.Transform:
-    """The transform from the released mean and moments, as far as the rule pays for them."""
+    """Return the transform from the released mean and moments, as far as the rule pays for them."""
     mean = np.zeros(shape[0] * shape[1])
     if rule.step_share == 1.0:
         return whitening.identity(mean, *shape)
@@ -160,7 +239,7 @@ def shaped(
 
 
 def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_sums.Rows:
-    """All rows, whitened and quantised, block by block."""
+    """Return all rows, whitened and quantised, block by block."""
     integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
     norms = torch.empty(len(features), dtype=torch.float64)
     for index, block in enumerate(exact_sums.blocks(features)):
@@ -171,7 +250,21 @@ def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_su
 
 
 def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
-    """log of the class shares with one record added to each: labels are public, so it is free."""
+    """Return log of the class shares, one record added to each: free, as labels are public.
+
+    Args:
+        labels: Public labels, whole numbers from 0.
+        classes: Number of classes.
+
+    Returns:
+        One number a class.
+
+    Example:
+        >>> import numpy as np
+        >>> from simplexdp import linear
+        >>> np.exp(linear.public_log_prior(np.array([0, 0, 1]), 2)).round(2).tolist()
+        [0.6, 0.4]
+    """
     counts = np.bincount(labels, minlength=classes) + 1.0
     return np.asarray(np.log(counts / counts.sum()))
 
@@ -188,6 +281,16 @@ def check(
     Only public facts are looked at: shapes, labels, settings and the machine. Values of features
     are not, since a refusal would tell something of a record; a row that is not finite counts as
     zero (``exact_sums.quantize``).
+
+    Args:
+        features: Rows of shape (records, channels·positions).
+        labels: Public labels.
+        classes: Number of classes.
+        shape: Channels and positions.
+        rule: The rule.
+
+    Raises:
+        ValueError: If shapes, labels or the rule do not fit, or sums would not be exact here.
     """
     exact_sums.check_clip(rule.schedule.clip, len(features))
     exact_sums.check_products()

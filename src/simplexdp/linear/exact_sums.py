@@ -1,4 +1,4 @@
-"""How is a sum over records computed so that one record moves it by no more than its bound?
+"""Sums over records that one record moves by no more than its bound, exactly.
 
 A floating-point sum of n terms has a rounding error that depends on every record, and whose
 proven bound is far larger than one record's share. Here rows and coefficients are whole numbers
@@ -59,11 +59,12 @@ class Rows:
 
     @property
     def width(self) -> int:
+        """Return the number of coordinates."""
         return int(self.integers.shape[1])
 
 
 def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) -> Rows:
-    """Rows in whole numbers of ROW_UNIT with norm ≤ bound: rounded, or scaled and truncated."""
+    """Return rows in whole numbers of ROW_UNIT with norm ≤ bound: rounded, or scaled and cut."""
     if not 0 < bound <= LARGEST_BOUND:
         raise ValueError(
             f"the bound on a row's norm is {bound}; it must lie in (0, {LARGEST_BOUND}]"
@@ -95,7 +96,7 @@ def _norm(whole: torch.Tensor) -> torch.Tensor:
 def clipped_coefficients(
     coefficients: torch.Tensor, norms: torch.Tensor, clip: float
 ) -> torch.Tensor:
-    """Whole numbers p (× COEFFICIENT_UNIT) with ‖p‖·‖x‖ ≤ clip: clipping in closed form.
+    """Return whole p (× COEFFICIENT_UNIT) with ‖p‖·‖x‖ ≤ clip: clipping in closed form.
 
     The gradient of a linear softmax at one record is (s − e_y) ⊗ x, whose Frobenius norm is the
     product of the two norms; no per-record gradient is ever formed.
@@ -114,7 +115,7 @@ def clipped_coefficients(
 def gradient_sum(
     rows: Rows, coefficients: Callable[[torch.Tensor, slice], torch.Tensor], clip: float
 ) -> Integers:
-    """Σ_i p_i ⊗ x_i (classes × width) in units of ROW_UNIT·COEFFICIENT_UNIT.
+    """Return Σ_i p_i ⊗ x_i (classes × width) in units of ROW_UNIT·COEFFICIENT_UNIT.
 
     ``coefficients(block, where)`` gives s − e_y of the records in ``where``, whose whole-number
     rows are ``block``. It must treat every record by itself.
@@ -135,7 +136,7 @@ def gradient_sum(
 
 
 def row_sum(rows: Rows) -> Integers:
-    """Σ_i x_i in units of ROW_UNIT."""
+    """Return Σ_i x_i in units of ROW_UNIT."""
     size = _block_size(rows.bound / ROW_UNIT, len(rows))
     total = torch.zeros(rows.width, dtype=torch.float64)
     for at in range(0, len(rows), size):
@@ -144,7 +145,7 @@ def row_sum(rows: Rows) -> Integers:
 
 
 def moment_sum(rows: Rows, channels: int, positions: int) -> tuple[Integers, Integers]:
-    """Σ_i X_i X_iᵀ and Σ_i X_iᵀ X_i, where X_i is row i as (channels, positions).
+    """Return Σ_i X_i X_iᵀ and Σ_i X_iᵀ X_i, where X_i is row i as (channels, positions).
 
     In units of ROW_UNIT². Without positions the second is the sum of squared norms.
     """
@@ -166,7 +167,7 @@ def moment_sum(rows: Rows, channels: int, positions: int) -> tuple[Integers, Int
 def statistics(
     source: NDArray[Any], bound: float, channels: int, positions: int, moments: bool
 ) -> tuple[Integers, Integers, Integers]:
-    """The sum of rows and, where asked for, both moments, in one pass over quantised blocks."""
+    """Return the sum of rows and, where asked for, both moments, in one pass over blocks."""
     total = np.zeros(channels * positions, dtype=np.int64)
     by_channel = np.zeros((channels, channels), dtype=np.int64)
     by_position = np.zeros((positions, positions), dtype=np.int64)
@@ -181,7 +182,7 @@ def statistics(
 
 
 def blocks(source: NDArray[Any]) -> Iterator[torch.Tensor]:
-    """Blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
+    """Yield blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
     for first in range(0, len(source), STRIDE):
         yield torch.from_numpy(np.array(source[first : first + STRIDE], dtype=np.float32))
 
@@ -208,7 +209,7 @@ def check_products() -> None:
 
 
 def _block_size(term: float, records: int) -> int:
-    """How many terms of at most this many units a block may have, and a check on the whole."""
+    """Return how many terms of at most this many units a block may have; check the whole."""
     if not (term > 0 and np.isfinite(term)):
         raise ValueError("the clip must be a positive number")
     if term > EXACT_SINGLE or term * records > EXACT_DOUBLE:

@@ -1,4 +1,4 @@
-"""How is a linear softmax trained so that its weights may be released? Full-batch noisy descent.
+"""A linear softmax trained by full-batch noisy descent, so that its weights may be released.
 
 Formal guarantee
     Statement: with noise multiplier σ, ``descend`` for T steps is T adaptive Gaussian releases of
@@ -33,7 +33,17 @@ LARGEST_NOISE = 2.0**55
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps, clip, learning rate (on the mean gradient), and the share of iterates averaged."""
+    """Steps, clip, learning rate (on the mean gradient), and the share of iterates averaged.
+
+    Attributes:
+        steps: Full-batch steps.
+        clip: Bound on the norm of each record's gradient.
+        lr: Learning rate.
+        averaged: Share of the last iterates in the average.
+
+    Raises:
+        ValueError: If one of them is not positive and finite.
+    """
 
     steps: int
     clip: float
@@ -50,7 +60,7 @@ class Schedule:
 
 
 def noise_scale(clip: float, noise_multiplier: float) -> float:
-    """The standard deviation of the noise in integer units; refused where it leaves 64 bits."""
+    """Return the noise's standard deviation in integer units; refuse it beyond 64 bits."""
     sigma = clip * noise_multiplier / UNIT
     if not sigma < LARGEST_NOISE:
         raise ValueError(
@@ -69,7 +79,7 @@ def descend(
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> Floats:
-    """The averaged weights (width, classes) after all steps; the bias is the public log prior."""
+    """Return the averaged weights (width, classes) after all steps; the bias is the log prior."""
     sigma = noise_scale(schedule.clip, noise_multiplier)
     classes = len(log_prior)
     weights = np.zeros((classes, rows.width))

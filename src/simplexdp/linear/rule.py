@@ -1,4 +1,4 @@
-"""Which steps, clip, rate and shares of the budget? Chosen by rule from public numbers.
+"""Steps, clip, rate and shares of the budget, by rule from public numbers.
 
 Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
 Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
@@ -31,7 +31,18 @@ NOISE_IN_MOMENTS = 4.0
 
 @dataclass(frozen=True)
 class Rule:
-    """What a run uses; shares are of μ², and what is left is for the steps."""
+    """What a fit uses; shares are of μ², and what is left is for the steps.
+
+    Attributes:
+        schedule: Steps, clip and learning rate.
+        mean_share: Share of the private mean.
+        moment_share: Share of the second moments.
+        ridge: Added to the moments before whitening.
+        width: Coordinates kept at most.
+
+    Raises:
+        ValueError: If nothing is left for the steps.
+    """
 
     schedule: Schedule
     mean_share: float
@@ -45,6 +56,7 @@ class Rule:
 
     @property
     def step_share(self) -> float:
+        """Return the share of the steps."""
         return 1.0 - self.mean_share - self.moment_share
 
 
@@ -60,7 +72,7 @@ def choose(
     moment_share: float | None = None,
     ridge: float | None = None,
 ) -> Rule:
-    """The rule, with whatever the user fixed instead."""
+    """Return the rule, with whatever the user fixed instead."""
     if moment_share is None:
         moment_share = MOMENT_SHARE if moments_pay(records, mu, shape) else 0.0
     clip = CLIP if clip is None else clip
@@ -84,7 +96,7 @@ def choose(
 
 
 def moments_pay(records: int, mu: float, shape: tuple[int, int]) -> bool:
-    """Whether second moments would stand out of their noise.
+    """Return whether second moments would stand out of their noise.
 
     The noise of a symmetric c×c release has a spectral norm of about √(2c) of its scale, and the
     eigenvalues of rows of norm 1 are n/c in the mean.

@@ -1,4 +1,4 @@
-"""What private statistics shape the features? A mean to remove, and second moments to whiten by.
+"""Private statistics that shape the features: a mean to remove, second moments to whiten by.
 
 Gradients of a linear model are spent on the directions in which features vary most, and all of
 them share one clip. Removing the mean and dividing by a root of the second moment lets the same
@@ -69,7 +69,7 @@ class Transform:
         return kept * torch.from_numpy(self.gain).float()
 
     def fold(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Weights (kept, classes) as weights (width, classes) on raw features, and their bias."""
+        """Return weights (kept, classes) as (width, classes) on raw features, and their bias."""
         channels, positions = len(self.channel_axes), len(self.position_axes)
         full = np.zeros((channels * positions, weights.shape[1]))
         full[self.kept] = self.gain[:, None] * weights
@@ -80,7 +80,7 @@ class Transform:
 
 
 def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats:
-    """The mean of rows of norm ≤ RAW_ROW_BOUND from their sum; shrunk where noise dominates."""
+    """Return the mean of rows of norm ≤ RAW_ROW_BOUND from their sum; shrunk if noise dominates."""
     sigma = RAW_ROW_BOUND / mu
     noisy = release(total, sigma / ROW_UNIT, bits) * (ROW_UNIT / records)
     # Positive-part James–Stein with d in the place of d − 2: less squared error than the plain
@@ -91,14 +91,14 @@ def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats
 
 
 def moment_scale(mu: float, positions: int) -> float:
-    """The scale of the noise in each moment: there are two where there are positions."""
+    """Return the scale of the noise in each moment: two where there are positions."""
     return RAW_ROW_BOUND**2 / (mu / math.sqrt(2.0) if positions > 1 else mu)
 
 
 def release_moments(
     by_channel: Integers, by_position: Integers, records: int, mean: Floats, mu: float, bits: Bits
 ) -> Moments:
-    """Both second moments, for a budget of ``mu`` in all, less the part of the released mean."""
+    """Return both second moments, for ``mu`` in all, less the part of the released mean."""
     channels, positions = len(by_channel), len(by_position)
     sigma = moment_scale(mu, positions)
     centre = mean.reshape(channels, positions)

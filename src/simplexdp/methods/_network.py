@@ -1,4 +1,4 @@
-"""What the methods that train a network in batches share."""
+"""What the methods share that train a network in batches."""
 
 from __future__ import annotations
 

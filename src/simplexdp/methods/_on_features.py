@@ -1,4 +1,4 @@
-"""What the methods on fixed features share: their model, rows, random bits and sentences."""
+"""What the methods share that train on fixed features: model, rows, random bits, sentences."""
 
 from __future__ import annotations
 

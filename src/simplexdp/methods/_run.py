@@ -70,7 +70,18 @@ def prepare(settings: Settings, dataset: data.Dataset, seed: int | None = None) 
 
 
 def train(settings: Settings, dataset: data.Dataset) -> Outcome:
-    """Train in memory: nothing is written and no ledger counts it."""
+    """Train in memory: nothing is written and no ledger counts it.
+
+    Args:
+        settings: What is asked for.
+        dataset: The data.
+
+    Returns:
+        What came out.
+
+    Raises:
+        ValueError: If the training would be refused.
+    """
     prepared = prepare(settings, dataset)
     return Outcome.of(prepared, prepared.start(Run()))
 

@@ -1,4 +1,4 @@
-"""The contract of a training method: what it is asked, and what it says before it trains."""
+"""The contract of a training method, and what it says before it trains."""
 
 from __future__ import annotations
 
@@ -96,6 +96,11 @@ class Run:
         stop: Asked after every step; where it says True the training saves itself and ends
             with `training.OutOfTime`.
         on_step: Called with the number of a step before its batch is read.
+
+    Example:
+        >>> from simplexdp.methods.base import Run
+        >>> Run().folder is None, Run().stop()
+        (True, False)
     """
 
     folder: RunFolder | None = None
@@ -132,6 +137,12 @@ class Prepared:
 
     Raises:
         ValueError: If event and coverage contradict each other.
+
+    Example:
+        >>> from simplexdp import Settings, data, methods
+        >>> prepared = methods.prepare(Settings(epsilon=1.0, steps=20), data.load("digits"))
+        >>> prepared.steps, prepared.statement().covers_weights
+        (20, False)
     """
 
     event: DpEvent
@@ -152,7 +163,7 @@ class Prepared:
 
     @property
     def parameters(self) -> int:
-        """The number of trained parameters."""
+        """Return the number of trained parameters."""
         return sum(p.numel() for p in self.model.parameters())
 
 
@@ -185,18 +196,30 @@ class Audited:
 class Method(ABC):
     """A way to train a classifier.
 
-    One object knows everything about itself, and nobody else asks for its name. A method of one's
+    One object knows everything about itself, and nobody else asks for its name. A method of your
     own subclasses this, and `--method package.module:OBJECT` names an instance.
 
     Attributes:
         name: How it is asked for.
         title: How a table calls it.
         bound: What computes its bound, in a table of methods.
+        covers_draws: Whether its bound covers draws, in a table of methods.
+        covers_weights: Whether its bound covers the released weights, in a table of methods.
         revision: Raised when the same settings would train something else; records and
             checkpoints of another revision are not merged with its own.
         Options: Its own settings, a frozen dataclass.
         audited: What attacks need to know.
         several_processes: Whether torchrun can train it.
+
+    Example:
+        >>> from simplexdp import methods
+        >>> for name in methods.names():
+        ...     print(name, methods.lookup(name).covers_weights)
+        certified yes
+        dirichlet no
+        dpsgd yes
+        gaussian-features yes, with fixed features
+        plain no
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Algorithm 1: the softmax output of every record is perturbed in the loss, step by step."""
+"""Algorithm 1: perturb the softmax output of every record in the loss, step by step."""
 
 from __future__ import annotations
 

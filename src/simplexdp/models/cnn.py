@@ -8,7 +8,7 @@ from simplexdp.models.layers import conv_norm_relu, image_shape
 
 
 def cnn(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """Two 3×3 convolutions (32, 64), each with 2×2 max-pooling, to a 4×4 average and a dense layer.
+    """Build two 3×3 convolutions (32, 64) with 2×2 max-pooling, a 4×4 average and a dense layer.
 
     Below 16×16 the pooling is left out: an 8×8 image has no resolution to give away twice.
     """

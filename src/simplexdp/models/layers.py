@@ -1,4 +1,4 @@
-"""Which layers do the networks share? The normalisation of a name, and conv-norm-ReLU."""
+"""Layers that the networks share: the normalisation of a name, and conv-norm-ReLU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NORMS = ("group", "batch", "none")
 
 
 def groups_for(channels: int) -> int:
-    """The most groups, up to 16, that divide `channels` and hold at least 4 channels each.
+    """Return the most groups, up to 16, that divide `channels` into at least 4 each.
 
     A group of one channel is instance normalisation, which erases the channel's mean.
     """
@@ -17,7 +17,7 @@ def groups_for(channels: int) -> int:
 
 
 def norm_layer(norm: str, channels: int) -> nn.Module:
-    """The two-dimensional normalisation called `norm`, affine, on `channels` channels.
+    """Return the two-dimensional normalisation called `norm`, affine, on `channels` channels.
 
     Batch normalisation couples the records of a batch; group normalisation does not.
     """
@@ -33,13 +33,13 @@ def norm_layer(norm: str, channels: int) -> nn.Module:
 def conv_norm_relu(
     inputs: int, outputs: int, kernel: int, norm: str, stride: int = 1
 ) -> nn.Sequential:
-    """A same-padded convolution, its normalisation, ReLU; a bias only where no norm has one."""
+    """Return a same-padded convolution, its normalisation, ReLU; a bias where no norm has one."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=norm == "none")
     return nn.Sequential(conv, norm_layer(norm, outputs), nn.ReLU())
 
 
 def image_shape(model: str, input_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
-    """(channels, height, width), or a ValueError where the network cannot take the input."""
+    """Return (channels, height, width); refuse an input that the network cannot take."""
     if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
         raise ValueError(
             f"{model} takes images (channels, height, width) of at least {smallest}×{smallest}, "

@@ -8,5 +8,5 @@ from torch import nn
 
 
 def logistic(input_shape: tuple[int, ...], classes: int, norm: str = "none") -> nn.Module:
-    """One linear layer; there is nothing to normalise, so `norm` changes nothing."""
+    """Build one linear layer; there is nothing to normalise, so `norm` changes nothing."""
     return nn.Sequential(nn.Flatten(), nn.Linear(prod(input_shape), classes))

@@ -13,7 +13,7 @@ HIDDEN = 1000
 
 
 def mlp(input_shape: tuple[int, ...], classes: int, norm: str = "none") -> nn.Module:
-    """Flatten, dense 1000, ReLU, dense; it has no normalisation, so `norm` changes nothing."""
+    """Build flatten, dense 1000, ReLU, dense; without normalisation, so `norm` changes nothing."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(prod(input_shape), HIDDEN),

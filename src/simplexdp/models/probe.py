@@ -1,4 +1,4 @@
-"""Can this network be trained on this data? Asked before anything is spent."""
+"""Checks, before anything is spent, that a network can be trained on this data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOVED = 0.3  # of a weight's usual size is added to it, at random, for a second 
 
 
 def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
-    """Refuses a model that does not map (n, *input_shape) to finite logits (n, classes).
+    """Refuse a model that does not map (n, *input_shape) to finite logits (n, classes).
 
     A batch of zeros goes through it in training and in evaluation mode. The model's modes,
     parameters and buffers, and torch's random state, are afterwards what they were.
@@ -37,12 +37,12 @@ def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether some layer is a batch normalisation, which couples the records of a batch."""
+    """Return whether some layer is a batch normalisation, which couples the records of a batch."""
     return any(isinstance(module, _BatchNorm) for module in model.modules())
 
 
 def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether, in training, one record's logits move when another record of its batch changes.
+    """Return whether, in training, one record's logits move when another of its batch changes.
 
     This finds couplings that `has_batch_norm` cannot see, such as a functional batch_norm inside
     a user's forward, also behind weights that begin at zero. It is a probe at a few points: True is
@@ -61,7 +61,7 @@ def couples_records(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 
 def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Whether a pass writes into the model, such as the running mean of its inputs.
+    """Return whether a pass writes into the model, such as the running mean of its inputs.
 
     Buffers are looked at, and all that `state_dict` saves: a frozen parameter can hold statistics
     as well as a buffer, and no noise is added to either. A pass has nothing to write into trained
@@ -83,7 +83,7 @@ def writes_buffers(model: nn.Module, input_shape: tuple[int, ...]) -> bool:
 
 @contextmanager
 def moved(model: nn.Module) -> Iterator[None]:
-    """Other weights for a while, as training might reach them: what began at zero no longer is."""
+    """Hold other weights for a while, as training might reach them: none stays at its zero."""
     generator = torch.Generator().manual_seed(1)
     with unchanged(model):
         with torch.no_grad():
@@ -95,13 +95,13 @@ def moved(model: nn.Module) -> Iterator[None]:
 
 
 def _size(parameter: torch.Tensor) -> float:
-    """The usual size of such a weight: what it has, or what keeps a layer's outputs near 1."""
+    """Return the usual size of such a weight: its own, or what keeps a layer's outputs near 1."""
     usual = parameter[0].numel() ** -0.5 if parameter.ndim > 1 and len(parameter) else 0.1
     return max(usual, float(parameter.square().mean().sqrt()) if parameter.numel() else 0.0)
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
-    """A copy of what is saved, and of the buffers that are not."""
+    """Return a copy of what is saved, and of the buffers that are not."""
     state = {**dict(model.named_buffers()), **model.state_dict()}
     return copy.deepcopy({name: _detached(value) for name, value in state.items()})
 
@@ -122,7 +122,7 @@ def _device(model: nn.Module) -> torch.device:
 
 
 def _probe(model: nn.Module, batch: torch.Tensor, training: bool) -> torch.Tensor:
-    """The output on `batch`, with every call seeing the same random state."""
+    """Return the output on `batch`, with every call seeing the same random state."""
     with unchanged(model), torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
         model.train(training)

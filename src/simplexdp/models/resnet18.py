@@ -26,11 +26,12 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
         return functional.relu(self.second(self.first(x)) + self.shortcut(x))
 
 
 def resnet18(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """11,173,962 parameters for three channels and ten classes; norm="batch" is the paper's."""
+    """Build 11,173,962 parameters for three channels and ten classes; the paper's norm is batch."""
     channels, _, _ = image_shape("resnet18", input_shape, 8)
     stages: list[nn.Module] = [conv_norm_relu(channels, 64, 3, norm)]
     inputs = 64

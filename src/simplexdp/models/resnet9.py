@@ -22,12 +22,13 @@ class Residual(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x plus two convolutions of x."""
         y: torch.Tensor = self.body(x)
         return x + y
 
 
 def resnet9(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """Four convolutions, three followed by pooling, two residual pairs; the paper's norm is batch.
+    """Build four convolutions, three pooled, and two residual pairs; the paper's norm is batch.
 
     The maximum over all positions ends it, so 28×28 and 32×32 have the same parameters.
     """

@@ -1,4 +1,4 @@
-"""The sweep on several machines: one Ray task a run, and the driver files the records.
+"""A sweep on several machines: one Ray task a run, and records filed by the driver.
 
 A task that dies with its worker is started again by Ray and goes on from the run's checkpoint
 where the run folder is on storage that the workers share, or begins anew where it is not.  Only
@@ -31,7 +31,7 @@ DIED = f"its worker died {RETRIES + 1} times, perhaps for want of memory; give t
 def train_one(
     settings: dict[str, Any], key: str, experiment: str, size: int | None, run_root: str
 ) -> dict[str, Any]:
-    """Make a run on a worker, from where a dead one left it, and return its record."""
+    """One run on a worker, from the start or from where a dead worker left it; its record."""
     work = Work(key, experiment, key, Settings.from_json(settings), size)
     return records.record_of_run(train(work, Path(run_root), loader()), experiment)
 

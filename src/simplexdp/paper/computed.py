@@ -1,4 +1,4 @@
-"""Which of the paper's tables need no training?  r*, κ and their behaviour in α.
+"""The paper's tables that need no training: r*, κ and their behaviour in α.
 
 Formal guarantee: none of its own; r* is what `accounting.calibrate` returns, which never costs
 more than the budget, and κ and the variance are the closed forms of Theorem 2.

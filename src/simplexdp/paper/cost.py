@@ -63,8 +63,8 @@ def run(
         found = found or {**here, "rounds": {}}
         if {name: found.get(name) for name in here} != here:
             raise ValueError(
-                f"{path} was measured by another revision or on another machine, and rounds of two "
-                "are not put together; name another folder with --results, or delete the file"
+                f"{path} was measured by another revision or on another machine; "
+                "name another folder with --results, or delete the file"
             )
         left = {n: rounds - len(found["rounds"].get(n, [])) for n in networks}
         if max(left.values()) > 0 and time.monotonic() < deadline:

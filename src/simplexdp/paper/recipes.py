@@ -1,4 +1,4 @@
-"""Which settings were published? The paper's runs and its baselines, by name, as data.
+"""Published settings by name, as data: the paper's runs and its baselines.
 
 The numbers live in published.json beside this file: recipes, the paper's r*, every accuracy of its
 tables and figures. A recipe says in `unchecked` which of its values rest on a recollection of the

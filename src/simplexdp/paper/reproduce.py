@@ -1,4 +1,4 @@
-"""What does `simplexdp reproduce` do?  Computes a table, or runs what is missing of one."""
+"""`simplexdp reproduce`: compute a table, or run what is missing of one."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def reproduce(
         raise ValueError(f"budget-minutes is {budget_minutes:g}; give a positive number")
     if distributed.launched() > 1:
         raise ValueError(
-            "reproduce trains every run in one process; use --ray for many at once, or train one "
-            "run with torchrun and simplexdp train, and file it with --import-run"
+            "reproduce trains each run in one process; use --ray, or torchrun with "
+            "simplexdp train and file that run with --import-run"
         )
     if ray_address is not None and not ray:
         raise ValueError("--ray-address is of no use without --ray; give both")

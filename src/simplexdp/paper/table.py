@@ -1,4 +1,4 @@
-"""What is a table?  Named columns and rows of plain values, shown the same way everywhere."""
+"""Tables: named columns and rows of plain values, shown the same way everywhere."""
 
 from __future__ import annotations
 

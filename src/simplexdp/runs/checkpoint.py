@@ -1,4 +1,4 @@
-"""How is a run frozen and thawed?  Tensors in safetensors, the rest in its JSON header.
+"""Checkpoints: tensors in safetensors, the rest in its JSON header.
 
 Because randomness is a function of (seed, step), a checkpoint needs no generator state.  It
 holds the secret seed, so it is readable by its owner alone and is deleted when the run ends.
@@ -78,7 +78,7 @@ def write(
 
 
 def read(path: Path, key: str) -> Checkpoint:
-    """Read a checkpoint of the run named by `key`; anything else is refused."""
+    """Read a checkpoint of the run named by `key`; refuse anything else."""
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["run"])
@@ -117,7 +117,7 @@ def read(path: Path, key: str) -> Checkpoint:
 
 
 def fingerprint_of(seed: int, *arrays: npt.NDArray[Any]) -> str:
-    """A digest of shapes, types and values, which says nothing to who does not know the seed."""
+    """Return a keyed digest of shapes, types and values, meaningless without the seed."""
     digest = hashlib.blake2b(digest_size=16, key=hashlib.sha256(str(seed).encode()).digest())
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype.str};".encode())

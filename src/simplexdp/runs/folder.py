@@ -102,9 +102,11 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
+        """Return the path of the checkpoint."""
         return self.path / CHECKPOINT
 
     def configuration(self) -> dict[str, Any]:
+        """Return run.json: settings, and what is known of the run."""
         record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
         return record
 
@@ -118,6 +120,7 @@ class RunFolder:
         return None if found is None else Path(str(found))
 
     def settings(self) -> Settings:
+        """Return the settings that the run was begun with."""
         record = self.configuration()
         if not isinstance(record.get("settings"), dict):
             raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
@@ -128,8 +131,8 @@ class RunFolder:
         same = self.settings().key(revision) == settings.key(revision)
         if not same or self.configuration().get("revision", 1) != revision:
             raise ValueError(
-                f"{self.path} was begun with other settings or by another revision of its method; "
-                f"resume with the settings in its {CONFIGURATION}, or train anew in another folder"
+                f"{self.path} was begun with other settings or another revision of its method; "
+                f"resume with those in its {CONFIGURATION}, or train in another folder"
             )
         begun, now = self.processes(), distributed.world()
         if begun != now:  # each process has noise of its own
@@ -150,9 +153,11 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def finished(self) -> bool:
+        """Return whether statement and weights are there."""
         return (self.path / STATEMENT).is_file() and (self.path / MODEL).is_file()
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
+        """Append one line of metrics."""
         with (self.path / METRICS).open("a") as file:
             file.write(json.dumps(record) + "\n")
 
@@ -183,6 +188,7 @@ class RunFolder:
         files.write_atomically(self.path / MODEL, save(state))
 
     def save_statement(self, statement: Statement) -> None:
+        """Write the statement, for people and for programs."""
         files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
         files.write_json(self.path / STATEMENT, statement.to_json())
 

@@ -211,8 +211,8 @@ def check_separate(model: nn.Module, input_shape: tuple[int, ...]) -> None:
     """Refuse a network of the user's own that is seen to mix records or to keep statistics."""
     if models.couples_records(model, input_shape):
         raise ValueError(
-            "in training the model's output for one record depends on the others of its batch, so "
-            "clipping cannot bound what one record does; use a network that treats each by itself"
+            "the model's output for one record depends on the others of its batch, so clipping "
+            "bounds nothing; use a network that treats each by itself"
         )
     if models.writes_buffers(model, input_shape):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A probe, before anything is spent, that the gradients DP-SGD clips are those of single records.
+"""A probe that the gradients DP-SGD clips are those of single records.
 
 Opacus takes the first dimension of each layer's input for the record. A network that reshapes its
 records into patches, or puts positions before records, has something else there, and clipping that
@@ -100,7 +100,6 @@ def _compare(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
         allowed = RELATIVE * float(ours.norm()) + OF_THE_WHOLE * whole
         if not float((ours - theirs).norm()) <= allowed:  # true for NaN too
             raise ValueError(
-                "the gradients that Opacus gives for this model are not those of single records, "
-                "so clipping would not bound what one record does; keep the records, and nothing "
-                "else, in the first dimension of every layer's input"
+                "Opacus' gradients for this model are not those of single records; "
+                "keep records, and nothing else, in the first dimension of every layer's input"
             )

@@ -94,9 +94,8 @@ def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor
     by_copy = torch.as_tensor(gradient).float()
     if len(by_copy) != records * copies:
         raise ValueError(
-            f"a layer of the model sees {len(by_copy)} rows where there are {records * copies} "
-            "records, so clipping would not bound what one record does; keep the records, and "
-            "nothing else, in the first dimension of every layer's input"
+            f"a layer sees {len(by_copy)} rows where there are {records * copies} records; "
+            "keep records, and nothing else, in the first dimension of every layer's input"
         )
     if copies == 1:
         return by_copy

@@ -1,4 +1,4 @@
-"""What do the results say?  Records grouped into series, beside what the paper printed."""
+"""Records grouped into series, beside what the paper printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured beside the runs?  Audits, accountants, classes and times, from their files."""
+"""What was measured beside the runs, from its files: audits, accountants, classes, times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables come from measurements beside the runs?  Classes found, times of steps, peers."""
+"""Tables of what was measured beside the runs: classes found, times of steps, peers."""
 
 from __future__ import annotations
 

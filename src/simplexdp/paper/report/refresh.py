@@ -1,4 +1,4 @@
-"""How do tables get into the guide?  Each is put between its markers.
+"""Tables put between their markers on the pages of the guide.
 
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; `refresh` puts the table of that name
 between them, and a test compares what is committed with what the results give.

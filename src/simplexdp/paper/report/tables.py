@@ -1,9 +1,8 @@
-"""Which tables can be made from the results?  Those of the guide, of the page and for papers."""
+"""The tables that are made from the results: of the guide, of the page and for papers."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -16,10 +15,6 @@ from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
 from simplexdp.paper.table import Column, Table, Value
 
 LATE = 5  # so many last evaluations, of runs with at least four times as many
-PAPERS_OWN_RATE = (
-    "The paper's Dirichlet figures are at its own learning rate, with theorem1 and without class "
-    "weights, also where our row says otherwise."
-)
 
 
 def names() -> tuple[str, ...]:
@@ -104,48 +99,59 @@ def study(name: str, found: Sequence[Group]) -> Table:
 
 
 def readme(found: Results) -> Table:
-    """The one table of the README: every data set at ε = 1 and ∞, ours beside the paper's.
+    """Return the table of the README: a row a data set, at ε = 1 with the default accountant.
 
-    Runs shorter than the paper's recipe are left to the tables of their data sets.
+    Runs shorter than the paper's recipe, and settings beside the recipes' own, are left to the
+    tables of their data sets.
     """
     rows: list[dict[str, Value]] = []
-    in_rows: list[Group] = []
+    shown: list[Group] = []
     for name in (*grid.ACCURACY_TABLES, "digits"):
+        own: list[dict[str, Value]] = []
         for group in found.groups:
-            settings = group.settings
-            if group.of_study or group.shortened or group.data != name:
+            column = _readme_column(group)
+            if column is None or group.data != name:
                 continue
-            if settings.epsilon not in (1.0, math.inf):
-                continue
-            paper = recipes.published_accuracy(
-                name, group.family, str(settings.model), group.epsilon
-            )
-            in_rows.append(group)
+            shown.append(group)
             mean, std = gather.mean_and_spread(group.accuracies())
-            rows.append(
-                {
-                    "data": name,
-                    "row": group.label,
-                    "epsilon": labels.epsilon_label(settings.epsilon),
-                    "ours": gather.percent(mean, std, len(group.runs)),
-                    "published": None if paper is None else gather.percent(*paper, None),
-                    "covers": group.covers,
-                }
-            )
+            row = next((row for row in own if column not in row), None)
+            if row is None:
+                row = {"data": name}
+                own.append(row)
+            row[column] = gather.percent(mean, std, len(group.runs))
+            paper = recipes.published_accuracy(name, "dirichlet", str(group.settings.model), 1.0)
+            if group.family == "dirichlet" and paper is not None:
+                row["published"] = gather.percent(*paper, None)
+        rows += own
     columns = (
         Column("data", "data set"),
-        Column("row", "method"),
-        Column("epsilon", "budget"),
-        Column("ours", "ours, %"),
-        Column("published", "paper, %"),
-        Column("covers", "ε covers"),
+        Column("certified", "certified, ε = 1"),
+        Column("rule", "Dirichlet, ε = 1"),
+        Column("rate", "Dirichlet at the paper's rate, ε = 1"),
+        Column("published", "Dirichlet, the paper, ε = 1"),
+        Column("plain", "without privacy"),
     )
     notes = (
-        PAPERS_OWN_RATE,
-        *lost(measured.classes(found.folder, gather.keys(in_rows))),
-        *_copies(in_rows),
+        f"Test accuracy in percent. certified: ε covers {gather.COVERS_WEIGHTS}. Dirichlet: ε "
+        f"covers {gather.COVERS_DRAWS}. The paper's accuracies are at its own learning rate.",
+        *lost(measured.classes(found.folder, gather.keys(shown))),
+        *_copies(shown),
     )
     return Table("readme", "Test accuracy", columns, tuple(rows), notes)
+
+
+def _readme_column(group: Group) -> str | None:
+    """Return where a group stands in the README's table; None if it does not."""
+    settings = group.settings
+    if group.of_study or group.shortened or settings.options or settings.optimizer == "adam":
+        return None
+    if settings.method == "plain":
+        return "plain"
+    if settings.epsilon != 1.0 or settings.accountant != "theorem1":
+        return None
+    if settings.method == "dirichlet":
+        return "rule" if settings.lr is None else "rate"
+    return "certified" if settings.method == "certified" else None
 
 
 def covers(found: Results) -> Table:
