@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, files, methods
+from simplexdp import __version__, files
 from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.paper import computed, grid, labels
 from simplexdp.paper.report import figures, gather, inline, measured, measured_tables, tables
@@ -44,7 +44,7 @@ def gathered(found: gather.Results, pictures: Path | None = None) -> dict[str, A
     series = gather.accuracy_series(found.groups)
     rows = gather.methods_side_by_side(found.groups)
     with_runs = [g.data for g in found.groups if not g.of_study]
-    known = dict.fromkeys([*methods.names(), *(one["method"] for one in (*series, *audits))])
+    known = dict.fromkeys([*labels.by_title(), *(one["method"] for one in (*series, *audits))])
     return {
         "version": __version__,
         "runs": sum(len(group.runs) for group in found.groups),
