@@ -141,7 +141,8 @@ def lines(html: str) -> list[str]:
     """The look of every curve of a section's charts."""
     charts = re.sub(r'<p class="legend">.*?</p>', "", html, flags=re.S)
     found = re.findall(
-        r'<g(?: data-method="[^"]*")?><path d="M[^"]* L [^"]*" style="([^"]*)"></path><defs', charts
+        r'<g(?: data-method="[^"]*")?><path d="M[^"]* L [^"]*" style="([^"]*)"></path><(?:defs|g)',
+        charts,
     )
     return [style for style in found if "fill: none" in style]
 
