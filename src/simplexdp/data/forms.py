@@ -69,12 +69,3 @@ class Record:
     @property
     def counts(self) -> dict[str, int]:
         return {split: sum(counts) for split, counts in self.class_counts.items()}
-
-
-def files_of(
-    names: tuple[str, ...], algorithm: Algorithm, values: tuple[str, ...], base: str | None = None
-) -> tuple[File, ...]:
-    return tuple(
-        File(name, algorithm, digest, None if base is None else base + name)
-        for name, digest in zip(names, values, strict=True)
-    )
