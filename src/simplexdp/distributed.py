@@ -35,7 +35,7 @@ from torch.optim import Optimizer
 
 from simplexdp import sampling
 
-LIMBS = 16  # 32-bit parts in which a seed is sent: room for 512 bits
+SEED_BYTES = 64
 
 
 def rank() -> int:
@@ -92,12 +92,11 @@ def agree(seed: int) -> int:
     """Return the seed of the first process, on all of them."""
     if world() == 1:
         return seed
-    if seed.bit_length() > 32 * LIMBS:
-        raise ValueError(f"the seed has more than {32 * LIMBS} bits; give a smaller one")
-    limbs = torch.tensor([(seed >> (32 * i)) & 0xFFFFFFFF for i in range(LIMBS)])
-    limbs = limbs.to(_device())
-    distributed.broadcast(limbs, src=0)
-    return sum(int(limb) << (32 * i) for i, limb in enumerate(limbs.tolist()))
+    if seed.bit_length() > 8 * SEED_BYTES:
+        raise ValueError(f"the seed has more than {8 * SEED_BYTES} bits; give a smaller one")
+    sent = torch.tensor(list(seed.to_bytes(SEED_BYTES, "big")), device=_device())
+    distributed.broadcast(sent, src=0)
+    return int.from_bytes(sent.tolist(), "big")
 
 
 def check_same(fingerprint: str) -> None:

@@ -71,13 +71,3 @@ class Record:
     def counts(self) -> dict[str, int]:
         """Return the number of records of each split."""
         return {split: sum(counts) for split, counts in self.class_counts.items()}
-
-
-def files_of(
-    names: tuple[str, ...], algorithm: Algorithm, values: tuple[str, ...], base: str | None = None
-) -> tuple[File, ...]:
-    """Return files with their checksums, below one address where they have one."""
-    return tuple(
-        File(name, algorithm, digest, None if base is None else base + name)
-        for name, digest in zip(names, values, strict=True)
-    )

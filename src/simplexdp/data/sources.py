@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pooch
@@ -25,6 +26,7 @@ from simplexdp.data.registry import RECORDS
 CONNECT_SECONDS = 10.0
 PACKAGE_SECONDS = 900.0
 _DEPTH = 4
+Digest = Callable[[Path], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -62,41 +64,17 @@ def _belongs_elsewhere(actual: Mapping[str, str]) -> bool:
     )
 
 
-class _Digests:
-    """Checksums of the files met in one search, each computed once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Path, dict[str, str]] = {}
-
-    def __call__(self, path: Path) -> dict[str, str]:
-        if path not in self._known:
-            self._known[path] = digests(path)
-        return self._known[path]
-
-
-def _match(form: Form, folder: Path, digest: _Digests) -> Found | None:
-    """Return the form's files with their right checksums, or None."""
+def _match(form: Form, folder: Path, digest: Digest, verified: bool = True) -> Found | None:
+    """Return the form's files, with their right checksums or by name alone, or None."""
     paths: dict[str, Path] = {}
     for file in form.files:
-        for path in _candidates(folder, file.name):
-            if digest(path)[file.algorithm] == file.digest:
-                paths[file.name] = path
-                break
-        else:
+        named = _candidates(folder, file.name)
+        right = [p for p in named if not verified or digest(p)[file.algorithm] == file.digest]
+        if not right:
             return None
+        paths[file.name] = right[0]
     checksums = {name: digest(path)["sha256"] for name, path in paths.items()}
-    return Found(form, paths, checksums, True, f"folder {folder.name}")
-
-
-def _match_unverified(form: Form, folder: Path, digest: _Digests) -> Found | None:
-    """Return the form's files by name alone."""
-    paths = {
-        file.name: found[0] for file in form.files if (found := _candidates(folder, file.name))
-    }
-    if len(paths) != len(form.files):
-        return None
-    checksums = {name: digest(path)["sha256"] for name, path in paths.items()}
-    return Found(form, paths, checksums, False, f"folder {folder.name}")
+    return Found(form, paths, checksums, verified, f"folder {folder.name}")
 
 
 def _refuse(
@@ -117,13 +95,13 @@ def from_folder(record: Record, folder: Path, allow_unverified: bool = False) ->
     """Find the set in a folder the user names, in any known form; refuse a wrong checksum."""
     if not folder.is_dir():
         raise DataError(f"the data folder {folder} does not exist")
-    digest = _Digests()
+    digest = cache(digests)  # of each file of this search once
     for form in record.forms:
         if found := _match(form, folder, digest):
             return found
     if allow_unverified:
         for form in record.unverified:
-            if found := _match_unverified(form, folder, digest):
+            if found := _match(form, folder, digest, verified=False):
                 return found
     hint = " (or pass --allow-unverified to take it as it is)" if record.unverified else ""
     for form in (*record.forms, *record.unverified):

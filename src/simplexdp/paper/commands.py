@@ -79,6 +79,9 @@ def reproduce(
 
 @app.command()
 def report(
+    of: Annotated[
+        list[Path] | None, typer.Argument(help="Your runs, or folders of runs; else the paper's.")
+    ] = None,
     results: Annotated[Path, typer.Option(help="Where the records are kept.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     pictures: Annotated[
@@ -93,12 +96,13 @@ def report(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The results as one self-contained page with plots."""
+    """Your runs, or the results of the paper's tables, as one self-contained page with charts."""
     from simplexdp.paper import report as pages
     from simplexdp.paper.report import figures as drawings
+    from simplexdp.paper.report import own
     from simplexdp.paper.report import refresh as guide
 
-    written = pages.write(results, out, pictures)
+    written = own.write(of, out) if of else pages.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
     written["refreshed"] = [str(p) for p in guide.refresh(refresh, results)] if refresh else []
     lines = [f"{written['page']} from {written['runs']} runs", *written["left_out"]]

@@ -26,7 +26,7 @@ COLOURS = ("#7b3fa0", "#1f5fbf", "#b4600a", "#2c7a4b", "#6b7280", "#0b7a80", "#a
 INK, LINE, ACCENT, WARN = "#5d636e", "#e3e1da", "#1f5fbe", "#a3341f"
 # From one end of a scale to the other:
 SHADES = (ACCENT, "#305aaa", "#405496", "#514f82", "#61496e", "#72445a", "#823f46", "#933932", WARN)
-LOOK: dict[str, Any] = {
+LOOK: Any = {  # of matplotlib
     "font.size": 9,
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -252,6 +252,22 @@ def learning_rate(
     if said:
         both[1].legend(fontsize=7, frameon=False)
         figure.suptitle(textwrap.fill(said, 130), fontsize=7.5)
+    return figure
+
+
+def progress(
+    runs: Sequence[tuple[str, str, Sequence[dict[str, Any]]]], size: tuple[float, float] = PAPER
+) -> Figure:
+    """Draw test accuracy over the steps of runs, each with its name, method and metrics."""
+    figure, (axes,) = _panels(1, 1, size)
+    for number, (name, method, metrics) in enumerate(runs):
+        measured = [(m["step"], 100 * m["test_accuracy"]) for m in metrics if "test_accuracy" in m]
+        x, y = [step for step, _ in measured], [reached for _, reached in measured]
+        colour = COLOURS[colour_number(method)]
+        (line,) = axes.plot(x, y, color=colour, label=name, markersize=4, **_marker(number))
+        _tell(line, name, [f"{name}, step {step}: {at:.2f} %" for step, at in measured], method)
+    axes.set_xlabel("step")
+    axes.set_ylabel("test accuracy, %")
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import html
 import io
 import json
@@ -77,11 +76,10 @@ def _speak(node: ElementTree.Element, told: Mapping[str, str], legend: dict[str,
     line = node.find(f"{SVG}path")
     if line is not None:
         ElementTree.SubElement(key, f"{SVG}path", {"d": "M1 6H29", "style": line.get("style", "")})
-    mark = copy.copy(node.find(f".//{SVG}defs/{SVG}path"))
-    if mark is not None:
-        mark.attrib = {"d": mark.get("d", ""), "style": marks[0].get("style", "")}
-        mark.set("transform", "translate(15 6)")
-        key.append(mark)
+    shape = node.find(f".//{SVG}defs/{SVG}path")
+    if shape is not None:
+        look = {"d": shape.get("d", ""), "style": marks[0].get("style", "")}
+        ElementTree.SubElement(key, f"{SVG}path", look | {"transform": "translate(15 6)"})
     of = f' data-method="{html.escape(told["method"])}"' if told["method"] else ""
     legend[told["label"]] = f"<span{of}>{_plain(key)}{html.escape(told['label'])}</span>"
 

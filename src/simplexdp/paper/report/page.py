@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, files, methods
+from simplexdp import __version__, files
 from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.paper import computed, grid, labels
 from simplexdp.paper.report import figures, gather, inline, measured, measured_tables, tables
@@ -44,7 +44,7 @@ def gathered(found: gather.Results, pictures: Path | None = None) -> dict[str, A
     series = gather.accuracy_series(found.groups)
     rows = gather.methods_side_by_side(found.groups)
     with_runs = [g.data for g in found.groups if not g.of_study]
-    known = dict.fromkeys([*methods.names(), *(one["method"] for one in (*series, *audits))])
+    known = dict.fromkeys([*labels.by_title(), *(one["method"] for one in (*series, *audits))])
     return {
         "version": __version__,
         "runs": sum(len(group.runs) for group in found.groups),
@@ -112,15 +112,15 @@ def _figure(chart: str, about: Mapping[str, str]) -> str:
 def render(content: Mapping[str, Any], charts: Mapping[str, str]) -> str:
     """Return the template with style, script, charts and data put into it."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False)
-    page = _part("page.html")
+    page = part("page.html")
     parts = {f"<!--{place}-->": chart for place, chart in charts.items()} | {
-        "/*STYLE*/": _part("page.css"),
-        "/*SCRIPT*/": _part("page.js"),
+        "/*STYLE*/": part("page.css"),
+        "/*SCRIPT*/": part("page.js"),
         # Any "<" could end the script element, or begin a comment that hides its end.
         "/*CONTENT*/": text.replace("<", "\\u003c"),
     }
-    for mark, part in parts.items():
-        page = page.replace(mark, part)
+    for mark, filled in parts.items():
+        page = page.replace(mark, filled)
     return page
 
 
@@ -178,5 +178,6 @@ def _caption(stem: str) -> str:
     return stem.replace("-", " ").replace("_", " ")
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Return a file of the page's template."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

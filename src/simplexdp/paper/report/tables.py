@@ -163,7 +163,7 @@ def covers(found: Results) -> Table:
             "draws": method.covers_draws,
             "weights": method.covers_weights,
         }
-        for method in map(methods.lookup, methods.names())
+        for method in map(methods.lookup, labels.by_title())
     ]
     columns = (
         Column("method", "method"),
