@@ -1,0 +1,76 @@
+"""Small residual networks made for processors: few channels, a strided stem, two poolings.
+
+Group normalisation takes all channels in one group here, and the network trains well with Muon.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from simplexdp.models.layers import conv_norm_relu, image_shape
+
+Widths = tuple[int, int, int]
+SMALL: Widths = (24, 48, 96)
+WIDE: Widths = (64, 128, 256)
+
+
+class Residual(nn.Module):
+    """x plus one convolution of x."""
+
+    def __init__(self, channels: int, norm: str) -> None:
+        super().__init__()
+        self.body = conv_norm_relu(channels, channels, 3, norm, groups=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.body(x)
+        return x + y
+
+
+class TwoPools(nn.Module):
+    """The mean and the maximum of every channel, side by side."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
+
+
+class Mirrored(nn.Module):
+    """A network that in evaluation adds its log-probabilities of an image and of its mirror."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.network(x)
+        if self.training:
+            return logits
+        mirror: torch.Tensor = self.network(x.flip(3))
+        return 0.5 * (logits.log_softmax(1) + mirror.log_softmax(1))
+
+
+def fast(
+    input_shape: tuple[int, ...], classes: int, norm: str = "group", widths: Widths = SMALL
+) -> nn.Module:
+    """Five 3×3 convolutions after a 5×5 stem of stride 2; two of them halve, two are residual."""
+    channels, _, _ = image_shape("fast", input_shape, 8)
+    first, second, third = widths
+    return nn.Sequential(
+        conv_norm_relu(channels, first, 5, norm, stride=2, groups=1),
+        Residual(first, norm),
+        conv_norm_relu(first, second, 3, norm, stride=2, groups=1),
+        Residual(second, norm),
+        conv_norm_relu(second, third, 3, norm, stride=2, groups=1),
+        TwoPools(),
+        nn.Linear(2 * third, classes),
+    )
+
+
+def fast_mirrored(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
+    """`fast`, for images whose mirror has the same label."""
+    return Mirrored(fast(input_shape, classes, norm))
+
+
+def fast_wide(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
+    """`fast_mirrored` with more channels, for colour images such as CIFAR10's."""
+    return Mirrored(fast(input_shape, classes, norm, WIDE))
