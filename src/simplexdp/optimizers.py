@@ -18,7 +18,11 @@ MUON_RATE = 0.1  # how far a step moves every direction of a convolution's matri
 
 
 def make(
-    name: str, model: nn.Module, lr: float, weight_decay: float | None = None
+    name: str,
+    model: nn.Module,
+    lr: float,
+    weight_decay: float | None = None,
+    muon_lr: float = MUON_RATE,
 ) -> torch.optim.Optimizer:
     """Return the optimizer of `Settings.optimizer` for a model's trainable parameters.
 
@@ -27,7 +31,7 @@ def make(
     """
     parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]
     if name == "muon":
-        return Muon(parameters, lr, weight_decay or 0.0)
+        return Muon(parameters, lr, weight_decay or 0.0, muon_lr)
     if weight_decay is not None:
         flat = [p for p in parameters if p.ndim < 2]
         decayed = [p for p in parameters if p.ndim >= 2]
@@ -56,12 +60,14 @@ class Muon(torch.optim.SGD):
     the gradient's scale, and with it κ, drops out.
     """
 
-    def __init__(self, parameters: list[Tensor], lr: float, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: list[Tensor], lr: float, weight_decay: float, muon_lr: float
+    ) -> None:
         filters = [p for p in parameters if p.ndim == 4]
         others = [p for p in parameters if p.ndim in (2, 3)]
         flat = [p for p in parameters if p.ndim < 2]
         groups: list[dict[str, Any]] = [
-            {"params": filters, "lr": MUON_RATE, "momentum": 0.0, "nesterov": False},
+            {"params": filters, "lr": muon_lr, "momentum": 0.0, "nesterov": False},
             {"params": others, "weight_decay": weight_decay},
             {"params": flat},
         ]

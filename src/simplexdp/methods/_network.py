@@ -41,6 +41,7 @@ class NetworkOptions(Options):
     )
     weight_decay: float | None = option(None, "Weight decay, as of cross entropy.")
     weight_average: float = option(0.0, "Decay of the weights' average, which is released.")
+    muon_lr: float = option(optimizers.MUON_RATE, "The rate of filters, with the optimizer muon.")
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight_average < 1:
@@ -53,6 +54,7 @@ class NetworkOptions(Options):
             raise ValueError(f"weight_decay is {self.weight_decay}; give 0 or more, such as 5e-4")
         if self.effective_lr is not None:
             positive("effective_lr", self.effective_lr)
+        positive("muon_lr", self.muon_lr)
 
 
 class Descent:
@@ -96,7 +98,11 @@ class Descent:
         self.steps, self.schedule, self.decay = steps, options.schedule, options.weight_average
         decay = options.weight_decay
         self.optimizer = optimizers.make(
-            settings.optimizer, model, self.lr, None if decay is None else decay * attenuation
+            settings.optimizer,
+            model,
+            self.lr,
+            None if decay is None else decay * attenuation,
+            options.muon_lr,
         )
         self.model = model
         self.averaged = copy.deepcopy(model) if self.decay else None

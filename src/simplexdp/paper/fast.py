@@ -35,7 +35,7 @@ class Fast:
 RECIPES = {
     PREFIX + fast.data: fast
     for fast in (
-        Fast("fashion-mnist", "fast-mirrored", 250, 10, BOTH[1:], (0.5, 1, 2, 4), "inception"),
+        Fast("fashion-mnist", "fast-mirrored", 250, 8, BOTH[1:], (0.5, 1, 2, 4), "inception"),
         Fast("dermamnist", "fast-mirrored", 70, 30, BOTH, (1, 4, 7.42), "resnet9"),
         Fast("svhn", "fast", 80, 30, BOTH[:1], (1, 4), "resnet18"),
         Fast("mnist", "fast", 250, 6, BOTH[:1], (0.5, 1, 2, 4), "inception"),
