@@ -31,6 +31,15 @@ def evaluate(model: nn.Module, split: data.Split, device: str) -> float:
     return float((predictions(model, split, device) == split.labels).mean())
 
 
+def worst_recall(found: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Return the smallest share of any class's records that are given their class.
+
+    >>> worst_recall(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]))
+    0.5
+    """
+    return min(float((found[labels == k] == k).mean()) for k in np.unique(labels))
+
+
 def refuse_not_finite(dataset: data.Dataset) -> None:
     """Refuse inputs with NaN or infinity before anything is spent; a statement names that."""
     splits = {"training": dataset.train, "test": dataset.test, "validation": dataset.validation}

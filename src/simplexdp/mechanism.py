@@ -3,6 +3,11 @@
 The Dirichlet mechanism replaces a probability vector s by p ~ Dir(r·s + α·1).  Training uses
 the negative log-likelihood −log p_y of the draw, differentiated along the draw (pathwise).
 
+The link "log" gives the mechanism, in place of s, the vector with φ(s_y) = B/(B − ln s_y) at the
+true class y and the rest in proportion to s.  The expected loss of the softmax itself is all but
+linear in s_y where r is small against α, and gives up classes; with the link its gradient is close
+to that of the cross entropy.  It is a variant of ours and not the published algorithm.
+
 Formal guarantee
 ----------------
 Statement (one draw): at parameters θ that do not depend on x, publishing one draw from
@@ -10,6 +15,9 @@ Statement (one draw): at parameters θ that do not depend on x, publishing one d
     for 1 ≤ λ < 1 + α/r.
 Source: Ponnoprat, "Dirichlet mechanism for differentially private KL divergence minimization"
     (the paper's RDP lemma).
+With a link: the lemma holds for any two vectors of the simplex at the same label, since its proof
+    uses nothing of g_θ(x) but that it is one.  The label y is public and the same for both inputs;
+    φ maps [0, 1] into [0, 1], so the linked vector is one as well.  r and every bound stay.
 Assumption: the draw is a real vector.  The one made here is floating point, from numpy's Gamma
     sampler, and its rounding is not accounted for; round what you publish.
 Not covered: the gradient of the loss with respect to the parameters.  It is the product of a
@@ -33,8 +41,11 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional
 
-Estimator = Literal["marginal", "full"]
-ESTIMATORS: tuple[Estimator, ...] = ("marginal", "full")
+Estimator = Literal["marginal", "full", "draw-only"]
+ESTIMATORS: tuple[Estimator, ...] = ("marginal", "full", "draw-only")
+Link = Literal["softmax", "log"]
+LINKS: tuple[Link, ...] = ("softmax", "log")
+LINK_BOUND = 10.0  # B: a record of probability 0 pulls 1/B as far as one that is all but right
 Array = npt.NDArray[np.float64]
 
 
@@ -113,33 +124,46 @@ def perturbed_nll(
     alpha: float,
     rng: np.random.Generator,
     estimator: Estimator = "marginal",
+    link: Link = "softmax",
+    bound: float = LINK_BOUND,
 ) -> Tensor:
     """−log p_y of one draw for each record, as a float64 vector differentiable in the logits.
 
     `full` draws the whole vector p, as Algorithm 1 is written.  `marginal` draws only p_y, which
     is Beta(r s_y + α, r (1 − s_y) + (d−1) α): the same loss in distribution and, since a+b is
     constant, a gradient with the same mean κ·(s − e_y), at a cost that does not grow with d.
+    `draw-only` puts (p·(r + dα) − α)/r − e_y in the place of the gradient in the logits: a function
+    of draw and label alone, unbiased for s − e_y, whose noise grows as 1/r.
+    With a link, φ(s_y) is in the place of s_y.
     """
     check_parameters(r, alpha)
+    check_link(estimator, link, bound)
     check_batch(logits, labels)
     classes = logits.shape[1]
     if estimator == "marginal":
         log_s_y = -functional.cross_entropy(logits, labels, reduction="none").double()
-        s_y = log_s_y.exp()
-        rest = -torch.expm1(log_s_y)
+        at_y, rest = _linked(log_s_y, link, bound)
         log_g = log_gamma_draw(
-            torch.stack([r * s_y + alpha, r * rest + (classes - 1) * alpha]), rng
+            torch.stack([r * at_y + alpha, r * rest + (classes - 1) * alpha]), rng
         )
         log_y, log_rest = log_g[0], log_g[1]
-    elif estimator == "full":
-        log_g = log_gamma_draw(r * torch.softmax(logits.double(), dim=1) + alpha, rng)
+    else:
+        given = torch.softmax(logits.double(), dim=1)
+        if link != "softmax":
+            given = linked_vector(logits, labels, link, bound)
+        if estimator == "draw-only":
+            given = given.detach()
+        log_g = log_gamma_draw(r * given + alpha, rng)
         log_y = log_g.gather(1, labels[:, None])[:, 0]
         log_rest = log_g.scatter(1, labels[:, None], -torch.inf).logsumexp(dim=1)
-    else:
-        raise ValueError(f"unknown estimator {estimator!r}; use one of {', '.join(ESTIMATORS)}")
     # −log(G_y / (G_y + G_rest)), precise also where p_y is all but 1.
     odds = log_rest - log_y
     losses = torch.logaddexp(odds, torch.zeros_like(odds))
+    if estimator == "draw-only":
+        error = (torch.softmax(log_g, dim=1) * (r + classes * alpha) - alpha) / r
+        error = error - functional.one_hot(labels, classes)
+        pull = (error * logits.double()).sum(dim=1)
+        losses = losses + (pull - pull.detach())
     if not bool(torch.isfinite(losses).all()):
         raise ValueError(
             "the logits hold NaN or infinity; lower the learning rate or check the inputs"
@@ -147,35 +171,106 @@ def perturbed_nll(
     return losses
 
 
-# Theorem 2: moments of the perturbed loss in terms of the true class's probability s_y.
+def _linked(log_s_y: Tensor, link: Link, bound: float) -> tuple[Tensor, Tensor]:
+    """φ(s_y) and 1 − φ(s_y) from ln s_y, precise where s_y is all but 0 or 1."""
+    if link == "softmax":
+        return log_s_y.exp(), -torch.expm1(log_s_y)
+    return bound / (bound - log_s_y), -log_s_y / (bound - log_s_y)
 
 
-def expected_loss(s_y: npt.ArrayLike, r: float, alpha: float, classes: int) -> Array:
-    """F = ψ(r + dα) − ψ(r s_y + α)."""
-    a = r * np.asarray(s_y, dtype=np.float64) + alpha
+def linked_vector(
+    logits: Tensor, labels: Tensor, link: Link = "log", bound: float = LINK_BOUND
+) -> Tensor:
+    """The vector that the mechanism is given: φ(s_y) at the label, the rest in proportion to s.
+
+    >>> linked_vector(torch.zeros(1, 2), torch.tensor([0])).sum().item()
+    1.0
+    """
+    at = labels[:, None]
+    z = logits.double()
+    at_y, rest = _linked(torch.log_softmax(z, dim=1).gather(1, at)[:, 0], link, bound)
+    others = torch.softmax(z.scatter(1, at, -torch.inf), dim=1)  # precise also where s_y is 1
+    return (rest[:, None] * others).scatter(1, at, at_y[:, None])
+
+
+# Theorem 2: moments of the perturbed loss in terms of the true class's probability s_y. It is
+# about φ(s_y), whatever the link; the chain rule gives the attenuation its dφ/d(ln s_y).
+
+
+def linked(s_y: npt.ArrayLike, link: Link = "softmax", bound: float = LINK_BOUND) -> Array:
+    """φ(s_y): s_y itself, or B/(B − ln s_y)."""
+    s = np.asarray(s_y, dtype=np.float64)
+    if link == "softmax":
+        return s
+    with np.errstate(divide="ignore"):
+        return np.asarray(bound / (bound - np.log(s)))
+
+
+def expected_loss(
+    s_y: npt.ArrayLike,
+    r: float,
+    alpha: float,
+    classes: int,
+    link: Link = "softmax",
+    bound: float = LINK_BOUND,
+) -> Array:
+    """F = ψ(r + dα) − ψ(r φ + α)."""
+    a = r * linked(s_y, link, bound) + alpha
     return np.asarray(special.digamma(r + classes * alpha) - special.digamma(a))
 
 
-def attenuation(s_y: npt.ArrayLike, r: float, alpha: float) -> Array:
-    """κ = r s_y ψ'(r s_y + α): the expected gradient is κ times that of the cross entropy."""
-    a = r * np.asarray(s_y, dtype=np.float64)
-    return np.asarray(a * special.polygamma(1, a + alpha))
+def attenuation(
+    s_y: npt.ArrayLike,
+    r: float,
+    alpha: float,
+    link: Link = "softmax",
+    bound: float = LINK_BOUND,
+) -> Array:
+    """κ = r φ̇ ψ'(r φ + α): the expected gradient is κ times that of the cross entropy.
+
+    φ̇ = dφ/d(ln s_y) is s_y for the softmax itself and φ²/B for the link.
+    """
+    phi = linked(s_y, link, bound)
+    slope = phi if link == "softmax" else phi**2 / bound
+    return np.asarray(r * slope * special.polygamma(1, r * phi + alpha))
 
 
-def loss_variance(s_y: npt.ArrayLike, r: float, alpha: float, classes: int) -> Array:
-    """Var = ψ'(r s_y + α) − ψ'(r + dα)."""
-    a = r * np.asarray(s_y, dtype=np.float64) + alpha
+def loss_variance(
+    s_y: npt.ArrayLike,
+    r: float,
+    alpha: float,
+    classes: int,
+    link: Link = "softmax",
+    bound: float = LINK_BOUND,
+) -> Array:
+    """Var = ψ'(r φ + α) − ψ'(r + dα)."""
+    a = r * linked(s_y, link, bound) + alpha
     return np.asarray(special.polygamma(1, a) - special.polygamma(1, r + classes * alpha))
 
 
-def share_given_up(r: float, alpha: float) -> float:
+def share_given_up(r: float, alpha: float, link: Link = "softmax") -> float:
     """ψ'(α + r)/ψ'(α): if no class is more than this share of the likeliest, that one gets all.
 
     For records that look alike, with shares π of the classes, the expected loss Σ π_k F(s_k) is
     convex in the prediction s; s = e_1 minimises it over the simplex if and only if
-    π_1 ψ'(α + r) ≥ π_k ψ'(α) for every other k (Karush, Kuhn, Tucker).
+    π_1 ψ'(α + r) ≥ π_k ψ'(α) for every other k (Karush, Kuhn, Tucker).  With the link "log" it is
+    0: −dF/ds = κ/s grows without bound as s → 0, so that every class with records keeps a share.
     """
+    if link == "log":
+        return 0.0
     return float(special.polygamma(1, alpha + r) / special.polygamma(1, alpha))
+
+
+def check_link(estimator: str, link: str, bound: float) -> None:
+    """Refuse an estimator or a link that is not known, or that leaves the simplex."""
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"unknown estimator {estimator!r}; use one of {', '.join(ESTIMATORS)}")
+    if link not in LINKS:
+        raise ValueError(f"unknown link {link!r}; use one of {', '.join(LINKS)}")
+    if not 0.0 < bound < np.inf:
+        raise ValueError(f"the link's bound is {bound}; it must be positive, or φ leaves [0, 1]")
+    if estimator == "draw-only" and link != "softmax":
+        raise ValueError("draw-only is unbiased as it is; leave the link out")
 
 
 def check_parameters(r: float, alpha: float) -> None:

@@ -54,7 +54,18 @@ WEIGHTS_NOT_COVERED = (
 
 # What was calibrated together stays together.
 FIXED = ("epsilon", "delta", "records", "batch_size", "steps", "sample_rate", "alpha", "r", "order",
-         "accountant", "estimator")  # fmt: skip
+         "accountant", "estimator", "link", "link_bound")  # fmt: skip
+
+VARIANT = (
+    "The link {link} with B = {bound:g} stands between softmax and mechanism: a variant, and not "
+    "Algorithm 1 as published. The lemma and every bound hold for any two vectors of the simplex "
+    "at the same public label, and cover what they cover without it."
+)
+DRAW_ONLY = (
+    "The error in the logits is (p·(r + dα) − α)/r − e_y, a function of draw and label alone. The "
+    "derivative of the logits with respect to the weights, by which it is multiplied, still reads "
+    "the raw input."
+)
 
 
 class BudgetExhausted(ValueError):
@@ -121,13 +132,12 @@ class Plan:
         alpha: float = 3.0,
         accountant: str = "theorem1",
         estimator: mechanism.Estimator = "marginal",
+        link: mechanism.Link = "softmax",
+        link_bound: float = mechanism.LINK_BOUND,
         seed: int | None = None,
     ) -> None:
         accounting.lookup(accountant)
-        if estimator not in mechanism.ESTIMATORS:
-            raise ValueError(
-                f"unknown estimator {estimator!r}; use one of {', '.join(mechanism.ESTIMATORS)}"
-            )
+        mechanism.check_link(estimator, link, link_bound)
         self.batch_size, self.steps = schedule(
             records, epsilon, delta, batch_size, steps, alpha, accountant
         )
@@ -136,6 +146,8 @@ class Plan:
         self.alpha = alpha
         self.accountant = accountant
         self.estimator = estimator
+        self.link = link
+        self.link_bound = link_bound
         self.sample_rate = self.batch_size / records
         sampling.check_sampling(records, self.sample_rate)
         self.r, self.epsilon, self.order = self._calibrate(epsilon)
@@ -205,8 +217,15 @@ class Plan:
         """
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"unknown optimizer {optimizer!r}; use one of {', '.join(OPTIMIZERS)}")
-        kappa = float(mechanism.attenuation(TYPICAL_TRUE_CLASS_PROBABILITY, self.r, self.alpha))
-        return rate_for(optimizer, EFFECTIVE_LEARNING_RATE / kappa)
+        return rate_for(optimizer, EFFECTIVE_LEARNING_RATE / self.attenuation)
+
+    @property
+    def attenuation(self) -> float:
+        """κ at s_y = 0.9: about what a gradient is of the cross entropy's."""
+        if self.estimator == "draw-only":
+            return 1.0
+        typical = TYPICAL_TRUE_CLASS_PROBABILITY
+        return float(mechanism.attenuation(typical, self.r, self.alpha, self.link, self.link_bound))
 
     def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the Poisson batches of the steps that are left, and count each as a step.
@@ -452,12 +471,21 @@ class Plan:
                 "r": self.r,
                 "alpha": self.alpha,
                 "estimator": self.estimator,
+                **({} if self.link == "softmax" else self._link()),
             },
         )
 
+    def _link(self) -> dict[str, Any]:
+        return {"link": self.link, "link_bound": self.link_bound}
+
     def notes(self) -> tuple[str, ...]:
         """Return what a statement says beside the claim."""
-        return large_delta(self.delta, self.records)
+        variant = VARIANT.format(link=self.link, bound=self.link_bound)
+        return (
+            *large_delta(self.delta, self.records),
+            *([] if self.link == "softmax" else [variant]),
+            *([DRAW_ONLY] if self.estimator == "draw-only" else []),
+        )
 
     def statement(
         self,
@@ -525,7 +553,14 @@ class PrivateLoss:
             return logits.sum() * 0.0
         plan = self._plan
         losses = mechanism.perturbed_nll(
-            logits, labels, plan.r, plan.alpha, plan.noise(len(labels)), plan.estimator
+            logits,
+            labels,
+            plan.r,
+            plan.alpha,
+            plan.noise(len(labels)),
+            plan.estimator,
+            plan.link,
+            plan.link_bound,
         )
         if self._weights is not None:
             losses = losses * self._weights.to(losses)[labels]

@@ -29,7 +29,7 @@ def rate_for(optimizer: str, sgd: float) -> float:
     if optimizer in ADAPTIVE:
         return ADAPTIVE_LEARNING_RATE
     # Momentum m adds up 1/(1 − m) past gradients, here ten.
-    return sgd * (0.1 if optimizer == "momentum" else 1.0)
+    return sgd * (0.1 if optimizer in ("momentum", "nesterov", "muon") else 1.0)
 
 
 def lopsided(class_counts: npt.NDArray[np.int64]) -> bool:

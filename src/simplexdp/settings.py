@@ -16,7 +16,7 @@ from simplexdp.accounting import ACCOUNTANTS
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
 MOST = {"threads": 1024, "workers": 1024, "lr": 1e30}  # more makes torch crash
 ADAPTIVE = ("adam", "adamw", "rmsprop")
-OPTIMIZERS = ("sgd", "momentum", *ADAPTIVE)
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "muon", *ADAPTIVE)
 
 
 def _setting(default: Any, help: str) -> Any:
@@ -93,7 +93,7 @@ class Settings:
     lr: float | None = _setting(None, "Learning rate, or auto: by rule.")
     optimizer: str = _setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
     accountant: str = _setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
-    estimator: str = _setting("marginal", "Gradient estimator: marginal or full.")
+    estimator: str = _setting("marginal", "Gradient estimator: marginal, full or draw-only.")
     augment: tuple[str, ...] = _setting(
         (), "Augmentations, as random_crop,horizontal_flip; or none."
     )

@@ -21,7 +21,13 @@ from torch import Tensor, nn
 
 from simplexdp import batches, data, distributed, progress, sampling
 from simplexdp.data.augment import augment
-from simplexdp.evaluation import evaluate, predictions, refuse_not_finite, warn_of_failure
+from simplexdp.evaluation import (
+    evaluate,
+    predictions,
+    refuse_not_finite,
+    warn_of_failure,
+    worst_recall,
+)
 from simplexdp.methods.base import Run
 from simplexdp.optimizers import seed_torch
 from simplexdp.runs import checkpoint
@@ -62,7 +68,7 @@ class Job:
     @property
     def extra(self) -> Mapping[str, Tensor]:
         """The state beside that of the model, changed in place: the averaged weights."""
-        return {} if self.evaluated is None else dict(self.evaluated.named_parameters())
+        return {} if self.evaluated is None else dict(self.evaluated.state_dict())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -88,6 +94,7 @@ class Reached:
     accuracy: float
     validation_accuracy: float | None
     seconds: float
+    worst_recall: float | None = None
 
 
 def train(job: Job, run: Run) -> Reached:
@@ -147,7 +154,7 @@ def train(job: Job, run: Run) -> Reached:
     _log(run, job, job.steps, losses, accuracy, elapsed())
     held_out = dataset.validation
     validation = None if held_out is None else evaluate(evaluated, held_out, settings.device)
-    return Reached(accuracy, validation, elapsed())
+    return Reached(accuracy, validation, elapsed(), worst_recall(final, dataset.test.labels))
 
 
 def _restore(job: Job, run: Run) -> tuple[int, float]:

@@ -185,13 +185,6 @@ def test_an_empty_batch_is_a_step_of_noise() -> None:
     assert all(bool(p.grad.any()) for p in model.parameters())
 
 
-def test_average_of_constant_weights_is_those_weights() -> None:
-    model, averaged = nn.Linear(2, 2), nn.Linear(2, 2)
-    for step in range(2000):
-        dpsgd_step.average_into(averaged, model, 0.99, step)
-    torch.testing.assert_close(averaged.weight, model.weight)
-
-
 def test_a_noise_within_the_budget_is_taken_as_given() -> None:
     settings = Settings(method="dpsgd", epsilon=1.0, delta=1e-5)
     options = dpsgd.checked_options(settings)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from simplexdp import data, models, sampling
-from simplexdp.methods.base import Method, Run, Trained
+from simplexdp import data, models, optimizers, sampling
+from simplexdp.methods.base import Method, Options, Run, Trained, option, positive
 from simplexdp.optimizers import seed_torch
 from simplexdp.plan import balanced_weights
 from simplexdp.settings import Settings
@@ -21,6 +24,112 @@ if TYPE_CHECKING:
 EPOCHS = 20  # where a run gives neither steps nor epochs, and the method has no rule of its own
 BALANCED = "balanced"
 WEIGHTS_HELP = "Let all classes weigh alike in the loss, by the public labels: balanced."
+
+
+@dataclass(frozen=True)
+class NetworkOptions(Options):
+    """The options of every method that trains a network in batches."""
+
+    effective_lr: float | None = option(
+        None, "The learning rate as of cross entropy; divided by what draws leave of a gradient."
+    )
+    schedule: str = option(
+        "constant", "The rate after its warm-up: constant, or falling.", optimizers.SCHEDULES
+    )
+    warmup: int | None = option(
+        None, "Steps over which the rate grows; a fifth of them where it falls, unless given."
+    )
+    weight_decay: float | None = option(None, "Weight decay, as of cross entropy.")
+    weight_average: float = option(0.0, "Decay of the weights' average, which is released.")
+    muon_lr: float = option(optimizers.MUON_RATE, "The rate of filters, with the optimizer muon.")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight_average < 1:
+            raise ValueError("weight_average must lie in [0, 1), such as 0.999")
+        if self.warmup is not None and self.warmup < 0:
+            raise ValueError(
+                f"the option warmup is {self.warmup}; give a number of steps, 0 for none"
+            )
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay is {self.weight_decay}; give 0 or more, such as 5e-4")
+        if self.effective_lr is not None:
+            positive("effective_lr", self.effective_lr)
+        positive("muon_lr", self.muon_lr)
+
+
+class Descent:
+    """How a method's steps are taken: optimizer, schedule and the average of the weights.
+
+    Args:
+        settings: The run's settings.
+        options: Its method's options.
+        model: What is trained.
+        steps: How many steps there will be.
+        lr: The rate by the method's rule.
+        attenuation: What is left of the gradient of the cross entropy, 1 without draws.
+        warmup: Steps of growth by the method's rule, where the rate does not fall.
+
+    Raises:
+        ValueError: If the schedule or the average does not fit the steps.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: NetworkOptions,
+        model: nn.Module,
+        steps: int,
+        lr: float,
+        attenuation: float = 1.0,
+        warmup: int = 0,
+    ) -> None:
+        if options.effective_lr is not None:
+            if settings.lr is not None:
+                raise ValueError("both --lr and effective_lr are given; give one of them")
+            lr = options.effective_lr / attenuation
+        self.lr = lr if settings.lr is None else settings.lr
+        falls = options.schedule != optimizers.SCHEDULES[0]
+        by_rule = math.ceil(optimizers.RISE * steps) if falls else warmup
+        self.warmup = by_rule if options.warmup is None else options.warmup
+        if falls and self.warmup >= steps:
+            raise ValueError(
+                f"a warm-up of {self.warmup} steps leaves none of {steps} to fall; give fewer"
+            )
+        self.steps, self.schedule, self.decay = steps, options.schedule, options.weight_average
+        decay = options.weight_decay
+        self.optimizer = optimizers.make(
+            settings.optimizer,
+            model,
+            self.lr,
+            None if decay is None else decay * attenuation,
+            options.muon_lr,
+        )
+        self.model = model
+        self.averaged = copy.deepcopy(model) if self.decay else None
+
+    def check_average(self) -> None:
+        """Refuse an average over more steps than there are."""
+        if self.decay and 1 / (1 - self.decay) > self.steps:
+            raise ValueError(
+                f"weight_average {self.decay} is over {1 / (1 - self.decay):.0f} steps and there "
+                f"are {self.steps}; give at most {1 - 1 / self.steps:.4g}"
+            )
+
+    def set_rate(self, step: int) -> None:
+        """Set the rate of a step."""
+        share = optimizers.share_of_rate(self.schedule, step, self.steps, self.warmup)
+        optimizers.set_rate(self.optimizer, share)
+
+    def average(self, step: int) -> None:
+        """Average the weights exponentially; early on it forgets faster (De et al., 2022)."""
+        if self.averaged is None:
+            return
+        decay = min(self.decay, (1.0 + step) / (10.0 + step))
+        with torch.no_grad():
+            for mean, now in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+                mean.mul_(decay).add_(now, alpha=1.0 - decay)
+            for kept, new in zip(self.averaged.buffers(), self.model.buffers(), strict=True):
+                kept.copy_(new)
 
 
 class NetworkMethod(Method):
@@ -43,6 +152,7 @@ def start(job: Job, run: Run) -> Trained:
         accuracy=reached.accuracy,
         validation_accuracy=reached.validation_accuracy,
         seconds=reached.seconds,
+        worst_recall=reached.worst_recall,
     )
 
 

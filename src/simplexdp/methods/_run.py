@@ -33,6 +33,7 @@ class Outcome:
     validation_accuracy: float | None
     steps: int
     seconds: float
+    worst_recall: float | None
     chosen: dict[str, Any]  # what was chosen by rule: learning rate, batch size, …
 
     @classmethod
@@ -46,6 +47,7 @@ class Outcome:
             validation_accuracy=trained.validation_accuracy,
             steps=prepared.steps,
             seconds=trained.seconds,
+            worst_recall=trained.worst_recall,
             chosen={**prepared.resolved, "parameters": prepared.parameters},
         )
 
@@ -246,6 +248,7 @@ def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dic
     return {
         "accuracy": outcome.accuracy,
         "validation_accuracy": outcome.validation_accuracy,
+        "worst_recall": outcome.worst_recall,
         "method": settings.method,
         "data": settings.data,
         "model": outcome.model_name,

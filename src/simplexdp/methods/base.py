@@ -119,6 +119,7 @@ class Trained:
     accuracy: float
     validation_accuracy: float | None
     seconds: float
+    worst_recall: float | None = None  # of the test set's classes
 
 
 @dataclass(frozen=True)

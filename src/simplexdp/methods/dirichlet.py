@@ -8,13 +8,12 @@ from typing import cast
 import numpy as np
 from torch import Tensor
 
-from simplexdp import accounting, data, distributed, mechanism, optimizers, progress
+from simplexdp import accounting, data, distributed, mechanism, progress
 from simplexdp.methods import _network
 from simplexdp.methods.base import (
     OF_A_NETWORK,
     OF_DRAWS,
     Audited,
-    Options,
     Prepared,
     Run,
     Trained,
@@ -33,11 +32,14 @@ WEIGHTED = (
 
 
 @dataclass(frozen=True)
-class DirichletOptions(Options):
+class DirichletOptions(_network.NetworkOptions):
     """The options of Algorithm 1."""
 
     class_weights: str | None = option(None, _network.WEIGHTS_HELP, (_network.BALANCED,))
-    warmup: int | None = option(None, "Steps over which the learning rate grows; 0 for none.")
+    link: str = option(
+        "softmax", "What the mechanism is given: softmax, or log, a variant.", mechanism.LINKS
+    )
+    link_bound: float = option(mechanism.LINK_BOUND, "B of the link log.")
 
 
 class Dirichlet(_network.NetworkMethod):
@@ -77,25 +79,33 @@ class Dirichlet(_network.NetworkMethod):
             alpha=settings.alpha,
             accountant=settings.accountant,
             estimator=cast(mechanism.Estimator, settings.estimator),
+            link=cast(mechanism.Link, options.link),
+            link_bound=float(options.link_bound),
             seed=distributed.own_seed(seed),  # for the noise; the batches follow the run's seed
         )
         plan.seed_known = settings.seed is not None
         name, model = _network.model_for(settings, dataset, seed)
-        lr = settings.lr if settings.lr is not None else plan.learning_rate(settings.optimizer)
-        large = settings.lr is None and settings.optimizer not in ADAPTIVE  # γ_eff / κ
-        warmup = options.warmup
-        if warmup is None:
-            warmup = warmup_steps(counts, plan.steps) if large else 0
-        if warmup < 0:
-            raise ValueError(f"the option warmup is {warmup}; give a number of steps, 0 for none")
-        optimizer = optimizers.make(settings.optimizer, model, lr)
+        by_rule = settings.lr is None and options.effective_lr is None
+        large = by_rule and settings.optimizer not in ADAPTIVE  # γ_eff / κ
+        descent = _network.Descent(
+            settings,
+            options,
+            model,
+            plan.steps,
+            plan.learning_rate(settings.optimizer),
+            plan.attenuation,
+            warmup_steps(counts, plan.steps) if large else 0,
+        )
+        descent.check_average()
         criterion = plan.loss(weights)
         parallel = distributed.parallel(model)
 
         def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
             plan.begin_step(len(labels), poisson=True)  # `training` draws the batches
-            optimizers.set_rate(optimizer, lr, step, warmup)
-            return distributed.descend(parallel, optimizer, criterion, inputs, labels)
+            descent.set_rate(step)
+            loss = distributed.descend(parallel, descent.optimizer, criterion, inputs, labels)
+            descent.average(step)
+            return loss
 
         has_order = accounting.lookup(plan.accountant).has_order
         job = Job(
@@ -106,7 +116,8 @@ class Dirichlet(_network.NetworkMethod):
             steps=plan.steps,
             seed=seed,
             settings=settings,
-            optimizer=optimizer,
+            optimizer=descent.optimizer,
+            evaluated=descent.averaged,
             # A numerical composition takes seconds: it is made once, at the end.
             epsilon_spent=lambda step: (
                 plan.epsilon_spent(step) if has_order or step == plan.steps else None
@@ -135,8 +146,8 @@ class Dirichlet(_network.NetworkMethod):
                 "order": plan.order,
                 "batch_size": plan.batch_size,
                 "sample_rate": plan.sample_rate,
-                "lr": lr,
-                **({"warmup": warmup} if warmup else {}),
+                "lr": descent.lr,
+                **({"warmup": descent.warmup} if descent.warmup else {}),
             },
             start=start,
             notes=(

@@ -8,18 +8,18 @@ from functools import partial
 from torch import Tensor
 from torch.nn import functional
 
-from simplexdp import data, distributed, optimizers
+from simplexdp import data, distributed
 from simplexdp.accounting import events
 from simplexdp.claims import NOTHING, Coverage
 from simplexdp.methods import _network
-from simplexdp.methods.base import Audited, Options, Prepared, option
+from simplexdp.methods.base import Audited, Prepared, option
 from simplexdp.schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from simplexdp.settings import DEFAULTS, Settings
 from simplexdp.training import Job
 
 
 @dataclass(frozen=True)
-class PlainOptions(Options):
+class PlainOptions(_network.NetworkOptions):
     """The options of plain training."""
 
     class_weights: str | None = option(None, _network.WEIGHTS_HELP, (_network.BALANCED,))
@@ -47,7 +47,8 @@ class Plain(_network.NetworkMethod):
 
     def prepare(self, settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
         """Settle everything about a training and spend nothing."""
-        weights = _network.class_weights(self.options(settings).class_weights, dataset)
+        options = self.options(settings)
+        weights = _network.class_weights(options.class_weights, dataset)
         records = len(dataset.train.labels)
         # The batches of Algorithm 1 at ε = 1, since without privacy no budget asks for others.
         batch_size, steps = schedule(
@@ -59,13 +60,17 @@ class Plain(_network.NetworkMethod):
             DEFAULTS.alpha,
         )
         name, model = _network.model_for(settings, dataset, seed)
-        lr = settings.lr or rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
-        optimizer = optimizers.make(settings.optimizer, model, lr)
+        by_rule = rate_for(settings.optimizer, EFFECTIVE_LEARNING_RATE)
+        descent = _network.Descent(settings, options, model, steps, by_rule)
+        descent.check_average()
         parallel = distributed.parallel(model)
         criterion = partial(_loss, weights=weights)
 
         def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
-            return distributed.descend(parallel, optimizer, criterion, inputs, labels)
+            descent.set_rate(step)
+            loss = distributed.descend(parallel, descent.optimizer, criterion, inputs, labels)
+            descent.average(step)
+            return loss
 
         job = Job(
             model=model,
@@ -75,7 +80,8 @@ class Plain(_network.NetworkMethod):
             steps=steps,
             seed=seed,
             settings=settings,
-            optimizer=optimizer,
+            optimizer=descent.optimizer,
+            evaluated=descent.averaged,
             weighable=weights is None,
         )
         return Prepared(
@@ -94,7 +100,12 @@ class Plain(_network.NetworkMethod):
             model=model,
             model_name=name,
             steps=steps,
-            resolved={"batch_size": batch_size, "sample_rate": batch_size / records, "lr": lr},
+            resolved={
+                "batch_size": batch_size,
+                "sample_rate": batch_size / records,
+                "lr": descent.lr,
+                **({"warmup": descent.warmup} if descent.warmup else {}),
+            },
             start=partial(_network.start, job),
             notes=dataset.provenance,
         )

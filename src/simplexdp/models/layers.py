@@ -16,13 +16,13 @@ def groups_for(channels: int) -> int:
     return next(fits, 1)
 
 
-def norm_layer(norm: str, channels: int) -> nn.Module:
+def norm_layer(norm: str, channels: int, groups: int | None = None) -> nn.Module:
     """Return the two-dimensional normalisation called `norm`, affine, on `channels` channels.
 
     Batch normalisation couples the records of a batch; group normalisation does not.
     """
     if norm == "group":
-        return nn.GroupNorm(groups_for(channels), channels)
+        return nn.GroupNorm(groups or groups_for(channels), channels)
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "none":
@@ -31,11 +31,11 @@ def norm_layer(norm: str, channels: int) -> nn.Module:
 
 
 def conv_norm_relu(
-    inputs: int, outputs: int, kernel: int, norm: str, stride: int = 1
+    inputs: int, outputs: int, kernel: int, norm: str, stride: int = 1, groups: int | None = None
 ) -> nn.Sequential:
     """Return a same-padded convolution, its normalisation, ReLU; a bias where no norm has one."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=norm == "none")
-    return nn.Sequential(conv, norm_layer(norm, outputs), nn.ReLU())
+    return nn.Sequential(conv, norm_layer(norm, outputs, groups), nn.ReLU())
 
 
 def image_shape(model: str, input_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from simplexdp import plugins
 from simplexdp.models.cnn import cnn
+from simplexdp.models.fast import fast, fast_mirrored, fast_wide
 from simplexdp.models.layers import NORMS
 from simplexdp.models.logistic import logistic
 from simplexdp.models.mlp import mlp
@@ -21,6 +22,9 @@ Factory = Callable[[tuple[int, ...], int, str], nn.Module]
 GROUP = "simplexdp.models"
 BUILT_IN: dict[str, Factory] = {
     "cnn": cnn,
+    "fast": fast,
+    "fast-mirrored": fast_mirrored,
+    "fast-wide": fast_wide,
     "logistic": logistic,
     "mlp": mlp,
     "resnet18": resnet18,

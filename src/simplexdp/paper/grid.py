@@ -10,7 +10,7 @@ import math
 from functools import cache
 from typing import Any
 
-from simplexdp.paper import identity, recipes, studies
+from simplexdp.paper import fast, identity, recipes, studies
 from simplexdp.paper.cells import Cell, Experiment, Published, table_cell
 from simplexdp.paper.labels import DATA_TITLES, epsilon_label
 from simplexdp.settings import Settings
@@ -172,4 +172,4 @@ def _experiments() -> dict[str, Experiment]:
         studies.svhn_part(),
         *(make("cifar10") for make in alike),
     ]
-    return {e.name: e for e in (*tables, *varied, _digits(), _certified())}
+    return {e.name: e for e in (*tables, *varied, fast.experiment(), _digits(), _certified())}

@@ -30,6 +30,7 @@ UNLISTED = "unlisted"  # the home of a run that no experiment asks for
 FROM_OUTCOME = (
     "accuracy",
     "validation_accuracy",
+    "worst_recall",
     "model",
     "epsilon",
     "delta",

@@ -20,14 +20,13 @@ Formal guarantee
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from simplexdp import data, distributed, models, optimizers, sampling
+from simplexdp import data, distributed, models, sampling
 from simplexdp.accounting import events
 from simplexdp.accounting.inputs import check_epsilon
 from simplexdp.bundle import Description
@@ -40,12 +39,11 @@ from simplexdp.claims import (
     large_delta,
 )
 from simplexdp.methods import _network
-from simplexdp.methods.base import Audited, Options, Prepared, Run, Trained, option, positive
+from simplexdp.methods.base import Audited, Prepared, Run, Trained, option, positive
 from simplexdp.methods.dpsgd.probe import check_by_record, hooked
 from simplexdp.methods.dpsgd.prv import bound, calibrate, epsilon_of, numerical_error
 from simplexdp.methods.dpsgd.step import (
     StepParameters,
-    average_into,
     check_precision,
     clipped_sum,
     set_noisy_gradient,
@@ -70,18 +68,18 @@ LEARNING_RATE = 0.5
 
 
 @dataclass(frozen=True)
-class DPSGDOptions(Options):
+class DPSGDOptions(_network.NetworkOptions):
     """The options of DP-SGD."""
 
     clip: float = option(1.0, "The norm to which each record's gradient is clipped.")
     noise_multiplier: float | None = option(None, "The noise; calibrated unless given.")
     rescale_to_unit_norm: bool = option(False, "Divide the update by the clip (De et al., 2022).")
     augmentation_multiplicity: int = option(1, "Augmented copies of each record in a step.")
-    weight_average: float = option(0.0, "Decay of the weights' average, which is released.")
     microbatch: int | None = option(None, "Records whose gradients are in memory at once.")
     replace_batch_norm: bool = option(False, "Put group normalisation in the place of batch norm.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = self.noise_multiplier
         if given is not None and not 0 < given <= LARGEST_NOISE:
             raise ValueError(
@@ -91,8 +89,6 @@ class DPSGDOptions(Options):
         positive("clip", self.clip)
         if self.augmentation_multiplicity < 1:
             raise ValueError("augmentation_multiplicity must be at least 1")
-        if not 0 <= self.weight_average < 1:
-            raise ValueError("weight_average must lie in [0, 1), such as 0.999")
         if self.microbatch is not None and self.microbatch < 1:
             raise ValueError(f"the microbatch is {self.microbatch}; at least 1 record is needed")
 
@@ -128,22 +124,22 @@ class DPSGD(_network.NetworkMethod):
         chosen = step_parameters(
             settings, options, noise_multiplier, batch_size, model, dataset.pixels
         )
-        lr = settings.lr or default_rate(settings.optimizer, options)
+        by_rule = default_rate(settings.optimizer, options)
+        lr = _network.Descent(settings, options, model, steps, by_rule).lr
         check_by_record(model, dataset.input_shape, dataset.classes)
 
         def start(run: Run) -> Trained:
-            averaged = copy.deepcopy(model) if options.weight_average else None
+            descent = _network.Descent(settings, options, model, steps, by_rule)
             hooks = hooked(model)
-            optimizer = optimizers.make(settings.optimizer, model, lr)
 
             def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
                 draws = sampling.stream(distributed.own_seed(seed), "copies", step)
                 totals = clipped_sum(model, inputs, labels, chosen, draws)
                 noise = sampling.stream(seed, "dpsgd-noise", step)
                 set_noisy_gradient(model, totals, chosen, noise)
-                optimizer.step()
-                if averaged is not None:
-                    average_into(averaged, model, options.weight_average, step)
+                descent.set_rate(step)
+                descent.optimizer.step()
+                descent.average(step)
                 return None  # the exact loss of a batch is not covered by the guarantee
 
             job = Job(
@@ -154,11 +150,11 @@ class DPSGD(_network.NetworkMethod):
                 steps=steps,
                 seed=seed,
                 settings=settings,
-                optimizer=optimizer,
+                optimizer=descent.optimizer,
                 epsilon_spent=lambda step: epsilon if step == steps else None,
                 augments=False,  # in the step, once for each copy
                 channels_last=False,
-                evaluated=averaged,
+                evaluated=descent.averaged,
             )
             try:
                 with warnings.catch_warnings():

@@ -140,11 +140,3 @@ def set_noisy_gradient(
 def trainable(model: nn.Module) -> list[nn.Parameter]:
     """Return the parameters that get a gradient, in a fixed order."""
     return [p for p in model.parameters() if p.requires_grad]
-
-
-def average_into(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """Average the weights exponentially; early on it forgets faster, as in De et al. (2022)."""
-    decay = min(decay, (1.0 + step) / (10.0 + step))
-    with torch.no_grad():
-        for mean, now in zip(averaged.parameters(), model.parameters(), strict=True):
-            mean.mul_(decay).add_(now, alpha=1.0 - decay)

@@ -18,6 +18,7 @@ Formal guarantee
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from dataclasses import dataclass
@@ -37,11 +38,10 @@ from simplexdp.evaluation import refuse_not_finite
 from simplexdp.linear import public_log_prior
 from simplexdp.linear.exact_sums import LARGEST_BOUND, ROW_UNIT, STRIDE, blocks, quantize
 from simplexdp.linear.whitening import RAW_ROW_BOUND
-from simplexdp.methods import _on_features
+from simplexdp.methods import _network, _on_features
 from simplexdp.methods.base import (
     OF_A_NETWORK,
     Audited,
-    Options,
     Prepared,
     Run,
     Trained,
@@ -51,7 +51,8 @@ from simplexdp.methods.base import (
 from simplexdp.settings import Settings
 
 FORMS = FIXED, TRAINED = "fixed", "trained"
-OF_FIXED, OF_TRAINED = ("features", "relation", "dimensions", "penalty"), ("layer",)
+OF_FIXED = ("features", "relation", "dimensions", "penalty")
+OF_TRAINED = ("layer", *(f.name for f in dataclasses.fields(_network.NetworkOptions)))
 # Noise falls on every coordinate: a public random projection keeps few of them.
 DIMENSIONS = 128
 PROJECTION_SEED = 20240801
@@ -62,7 +63,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class GaussianOptions(Options):
+class GaussianOptions(_network.NetworkOptions):
     """The options of both forms; each refuses those of the other."""
 
     form: str = option(FIXED, "Noise on fixed features, or below a layer in every step.", FORMS)
@@ -120,7 +121,7 @@ class GaussianFeatures(_on_features.OnFeatures):
         if options.form == TRAINED:
             from simplexdp.methods.gaussian_features.trained import prepare_below
 
-            return prepare_below(settings, options.clip, options.layer, dataset, seed)
+            return prepare_below(settings, options, dataset, seed)
         return self._prepare_fixed(settings, options, dataset)
 
     def _prepare_fixed(

@@ -11,13 +11,14 @@ Formal guarantee
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simplexdp import data, optimizers, sampling
+from simplexdp import data, sampling
 from simplexdp.accounting import events
 from simplexdp.accounting.totals import COUPLED
 from simplexdp.claims import DRAWS, Assumption, Coverage, common_assumptions, large_delta
@@ -26,6 +27,9 @@ from simplexdp.methods.base import Prepared, Run, Trained
 from simplexdp.methods.dpsgd.prv import calibrate
 from simplexdp.settings import Settings
 from simplexdp.training import Job
+
+if TYPE_CHECKING:
+    from simplexdp.methods.gaussian_features import GaussianOptions
 
 LEARNING_RATE = 0.1
 CLIP = 1.0
@@ -79,14 +83,10 @@ def noisy(features: Tensor, clip: float, sigma: float, rng: np.random.Generator)
 
 
 def prepare_below(
-    settings: Settings,
-    clip: float | None,
-    below: str | int | None,
-    dataset: data.Dataset,
-    seed: int,
+    settings: Settings, options: GaussianOptions, dataset: data.Dataset, seed: int
 ) -> Prepared:
-    """Settle the training of a network with noise before its last layer, or before `below`."""
-    clip = CLIP if clip is None else float(clip)
+    """Settle the training of a network with noise before its last layer, or before `layer`."""
+    clip, below = CLIP if options.clip is None else float(options.clip), options.layer
     records = len(dataset.train.labels)
     batch_size, steps = _network.by_epochs(settings, records, min(256, records // 20))
     sample_rate = batch_size / records
@@ -95,8 +95,7 @@ def prepare_below(
     # The command line reads a name of digits as a number.
     layer = layer_above(model, None if below is None else str(below), dataset.input_shape)
     sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
-    lr = settings.lr or LEARNING_RATE
-    optimizer = optimizers.make(settings.optimizer, model, lr)
+    descent = _network.Descent(settings, options, model, steps, LEARNING_RATE)
     step_now = [0]
 
     def hook(module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
@@ -109,9 +108,11 @@ def prepare_below(
         step_now[0] = step
         if len(labels) == 0:
             return None
-        optimizer.zero_grad(set_to_none=True)
+        descent.set_rate(step)
+        descent.optimizer.zero_grad(set_to_none=True)
         functional.cross_entropy(model(inputs), labels).backward()
-        optimizer.step()
+        descent.optimizer.step()
+        descent.average(step)
         return None
 
     job = Job(
@@ -122,7 +123,8 @@ def prepare_below(
         steps=steps,
         seed=seed,
         settings=settings,
-        optimizer=optimizer,
+        optimizer=descent.optimizer,
+        evaluated=descent.averaged,
     )
 
     def start(run: Run) -> Trained:
@@ -165,7 +167,7 @@ def prepare_below(
         resolved={
             "batch_size": batch_size,
             "sample_rate": sample_rate,
-            "lr": lr,
+            "lr": descent.lr,
             "noise_multiplier": sigma,
             "clip": clip,
         },

@@ -1,0 +1,136 @@
+"""What ε changes in Algorithm 1: accuracy over ε, and the spread of a gradient's factor over r.
+
+The same network makes the same number of steps on FashionMNIST at every ε, with the link, without
+it, and with errors in the logits that are a function of draw and label alone (draw-only, at α = 100
+by pld). The rate is γ/κ with one γ for each row, chosen on held-out training records, on which
+this measures too: the test set is not read.
+
+    python benchmarks/what_epsilon_changes.py
+
+About ten minutes on an idle core.  Writes results/benchmarks/what_epsilon_changes.json; a line that
+is there already is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from simplexdp import (
+    accounting,
+    batches,
+    data,
+    files,
+    mechanism,
+    models,
+    optimizers,
+    runs,
+    sampling,
+)
+from simplexdp.schedule import LEAST_USEFUL_R, TYPICAL_TRUE_CLASS_PROBABILITY
+
+OUT = Path(__file__).parent.parent / "results" / "benchmarks" / "what_epsilon_changes.json"
+EPSILONS = (1.0, 8.0, 0.01, 1e-4, 0.1)
+DELTA, BATCH, STEPS, HELD_OUT, SEED = 1e-5, 250, 240, 6000, 0
+ROWS: dict[str, dict[str, Any]] = {
+    "link": {"alpha": 3.0, "estimator": "marginal", "link": "log", "rate": 0.2},
+    "softmax": {"alpha": 3.0, "estimator": "marginal", "link": "softmax", "rate": 0.2},
+    "draw-only": {"alpha": 100.0, "estimator": "draw-only", "link": "softmax", "rate": 0.02},
+}
+DRAWS = 200_000
+
+
+def calibrated(epsilon: float, alpha: float, sample_rate: float, draw_only: bool) -> dict[str, Any]:
+    """Return r by theorem1, or by pld where that leaves none, or where it pays (draw-only)."""
+    schedule = {"delta": DELTA, "alpha": alpha, "sample_rate": sample_rate, "steps": STEPS}
+    if not draw_only:
+        found = accounting.calibrate("theorem1", epsilon=epsilon, **schedule)
+        if found.r >= LEAST_USEFUL_R * alpha:
+            return {"r": found.r, "accountant": "theorem1"}
+    return {"r": accounting.calibrate("pld", epsilon=epsilon, **schedule).r, "accountant": "pld"}
+
+
+def spread(r: float, alpha: float) -> float:
+    """Return the coefficient of variation of the factor of (s − e_y) in a record's gradient."""
+    s_y = 0.5
+    logits = torch.zeros(DRAWS, 2, dtype=torch.float64, requires_grad=True)
+    rng = np.random.default_rng(SEED)
+    labels = torch.zeros(DRAWS, dtype=torch.int64)
+    mechanism.perturbed_nll(logits, labels, r, alpha, rng).sum().backward()
+    factor = logits.grad[:, 0].numpy() / (s_y - 1)  # type: ignore[index]
+    return float(factor.std() / factor.mean())
+
+
+def train(row: str, epsilon: float, split: data.Split, held: data.Split) -> dict[str, Any]:
+    """Return the accuracy on the held-out records after all steps."""
+    given = ROWS[row]
+    alpha, estimator, link = given["alpha"], given["estimator"], given["link"]
+    cost = calibrated(epsilon, alpha, BATCH / len(split), estimator == "draw-only")
+    kappa = 1.0
+    if estimator != "draw-only":
+        typical = TYPICAL_TRUE_CLASS_PROBABILITY
+        kappa = float(mechanism.attenuation(typical, cost["r"], alpha, link))
+    optimizers.seed_torch(SEED, "weights", 0)
+    model = models.build("fast", split.inputs.shape[1:], 10)
+    optimizer = optimizers.make("nesterov", model, given["rate"] / kappa)
+    rate, began = BATCH / len(split), time.process_time()
+    for step in range(STEPS):
+        rows = sampling.batch_of_step(len(split), rate, SEED, step)
+        inputs, labels = batches.tensors(split, rows, "cpu")
+        share = optimizers.share_of_rate("triangular", step, STEPS, STEPS // 5)
+        optimizers.set_rate(optimizer, share)
+        optimizer.zero_grad()
+        rng = sampling.stream(SEED, "noise", step)
+        logits = model(batches.to_network(inputs))
+        losses = mechanism.perturbed_nll(logits, labels, cost["r"], alpha, rng, estimator, link)
+        losses.mean().to(logits.dtype).backward()
+        optimizer.step()
+    with torch.no_grad():
+        model.eval()
+        inputs, labels = batches.tensors(held, slice(None), "cpu")
+        found = model(batches.to_network(inputs)).argmax(1)
+    recall = [float((found[labels == k] == k).float().mean()) for k in range(10)]
+    return {
+        "row": row,
+        "epsilon": epsilon,
+        **cost,
+        "alpha": alpha,
+        "rate": given["rate"],
+        "accuracy": float((found == labels).float().mean()),
+        "worst_recall": min(recall),
+        "processor_seconds": round(time.process_time() - began, 1),
+    }
+
+
+def main() -> None:
+    """Measure what is missing, and write after every line."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    torch.set_num_threads(1)
+    there: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    if "spread" not in there:
+        there["spread"] = [
+            {"alpha": alpha, "r": r, "coefficient_of_variation": spread(r, alpha)}
+            for alpha, rs in ((3.0, (1.0, 0.1, 0.01, 1e-3, 1e-5)), (30.0, (0.1,)), (100.0, (0.1,)))
+            for r in rs
+        ]
+    whole = data.load("fashion-mnist").train
+    shuffled = np.random.default_rng(SEED).permutation(len(whole))
+    held, kept = (np.sort(rows) for rows in np.split(shuffled, [HELD_OUT]))
+    held_out, split = (data.Split(whole.inputs[k], whole.labels[k]) for k in (held, kept))
+    done = there.setdefault("accuracy", [])
+    for epsilon in EPSILONS:
+        for row in ROWS:
+            if not any((d["row"], d["epsilon"]) == (row, epsilon) for d in done):
+                done.append(train(row, epsilon, split, held_out))
+                print(done[-1], flush=True)
+                files.write_json(OUT, {**there, "seed": SEED, "machine": runs.machine()})
+
+
+if __name__ == "__main__":
+    main()

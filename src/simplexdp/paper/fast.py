@@ -1,0 +1,88 @@
+"""The fast recipes: Algorithm 1 with the link, on networks and schedules made for processors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from simplexdp.paper import identity, recipes
+from simplexdp.paper.cells import Cell, Experiment
+from simplexdp.paper.labels import DATA_TITLES, epsilon_label
+from simplexdp.settings import Settings
+
+PREFIX = "fast-"
+BOTH = ("random_crop", "horizontal_flip")
+LINK = {"link": "log"}
+USUAL: dict[str, Any] = {"schedule": "triangular", "effective_lr": 0.2, "weight_decay": 5e-4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fast:
+    """A fast recipe; its epochs are those of the whole schedule, for which r is calibrated."""
+
+    data: str
+    model: str
+    batch_size: int
+    epochs: float
+    augment: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    published: str  # the network of the paper's row
+    data_options: tuple[str, ...] = ()
+    delta: float = 1e-5
+
+
+RECIPES = {
+    PREFIX + fast.data: fast
+    for fast in (
+        Fast("fashion-mnist", "fast-mirrored", 250, 8, BOTH[1:], (0.5, 1, 2, 4), "inception"),
+        Fast("dermamnist", "fast-mirrored", 70, 30, BOTH, (1, 4, 7.42), "resnet9"),
+        Fast("svhn", "fast", 80, 30, BOTH[:1], (1, 4), "resnet18"),
+        Fast("mnist", "fast", 250, 6, BOTH[:1], (0.5, 1, 2, 4), "inception"),
+        Fast("cifar10", "fast-wide", 500, 5, BOTH, (1, 2, 3, 4, 6, 8), "resnet18"),
+    )
+}
+NOTES = ()
+
+
+def settings(name: str, **given: Any) -> Settings:
+    """Return the run of a fast recipe, with what is `given` put over it."""
+    base = RECIPES[name]
+    private = given.get("method", "dirichlet") == "dirichlet"
+    usual = {k: v for k, v in USUAL.items() if k != "effective_lr" or given.get("lr") is None}
+    options = {**usual, **(LINK if private else {}), **given.pop("options", {})}
+    values: dict[str, Any] = {
+        "data": base.data,
+        "method": "dirichlet",
+        "model": base.model,
+        "delta": base.delta,
+        "batch_size": base.batch_size,
+        "optimizer": "muon",
+        "augment": base.augment,
+    }
+    if "steps" not in given:
+        values["epochs"] = base.epochs
+    return Settings(**{**values, **given, "options": options})
+
+
+def experiment() -> Experiment:
+    """Return the tables of all fast recipes: every budget and none, one data set after another."""
+    cells = [_cell(name, budget) for name in RECIPES for budget in _budgets(name)]
+    return Experiment("fast", "Fast recipes by budget", tuple(cells), NOTES, study=True)
+
+
+def _budgets(name: str) -> tuple[float, ...]:
+    return (*RECIPES[name].epsilons, math.inf)
+
+
+def _cell(name: str, epsilon: float) -> Cell:
+    base = RECIPES[name]
+    none = math.isinf(epsilon)
+    method = "plain" if none else "dirichlet"
+    found = settings(name, epsilon=float(epsilon), method=method)
+    published = recipes.published_accuracy(
+        base.data, "dirichlet", base.published, None if none else epsilon
+    )
+    return Cell(
+        identity.canonical(found), DATA_TITLES[base.data], epsilon_label(epsilon), published
+    )
