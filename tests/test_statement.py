@@ -8,7 +8,7 @@ import json
 import pytest
 from sklearn.datasets import load_iris
 
-from simplexdp import CertifiedClassifier, Plan, methods, statement
+from simplexdp import CertifiedClassifier, Plan, claims, methods, statement
 from simplexdp.settings import Settings
 
 
@@ -29,7 +29,7 @@ def released(
         covers_weights=covers_weights,
         covers=("what is released",),
         does_not_cover=(),
-        assumptions=tuple(statement.common_assumptions(seed_known, computed_from_data)),
+        assumptions=tuple(claims.common_assumptions(seed_known, computed_from_data)),
     )
 
 
@@ -73,7 +73,7 @@ def test_where_every_assumption_may_hold_the_figure_covers_the_weights():
     small = dataclasses.replace(made, delta=1 / 54_210)
     assert small.headline().startswith("ε = 1, δ = 1.85e-05 ")
     assert "| Covers the released weights | yes |" in made.to_markdown()
-    assert "## What the figure covers" in made.to_markdown()
+    assert "## What the bound covers" in made.to_markdown()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_broken_assumption_leaves_the_run_without_protection(seed_known, compu
     page = made.to_markdown()
     for what in ("draws", "released weights"):
         assert f"| Covers the {what} | **no**: this run breaks an assumption |" in page
-    assert "## What the figure would cover" in page
+    assert "## What the bound would cover" in page
     assert made.to_json()["covers_weights"] is True
     assert len(made.broken()) == seed_known + bool(computed)
 

@@ -253,6 +253,8 @@ def _repeated(step: DpEvent, steps: int) -> DpEvent:
 def _checked(event: DpEvent) -> DpEvent:
     """Return the event; refuse a step without a theorem and parameters outside their range."""
     steps = steps_of(event)
+    if event == nothing():
+        return event
     if not steps or not all(isinstance(count, int) for _, count in steps):
         raise ValueError(f"no whole number of steps is in the event {event}")
     for step, count in steps:
@@ -282,6 +284,8 @@ def is_dirichlet(event: DpEvent) -> bool:
 def gaussian_mu(event: DpEvent) -> float | None:
     """Return μ of an event of full-batch Gaussian releases alone, which are one; else None."""
     steps = steps_of(event)
+    if event == nothing():
+        return event
     if not steps or not all(isinstance(step, GaussianDpEvent) for step, _ in steps):
         return None
     return math.hypot(*(composed_mu(step.noise_multiplier, count) for step, count in steps))
