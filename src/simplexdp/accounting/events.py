@@ -284,8 +284,6 @@ def is_dirichlet(event: DpEvent) -> bool:
 def gaussian_mu(event: DpEvent) -> float | None:
     """Return μ of an event of full-batch Gaussian releases alone, which are one; else None."""
     steps = steps_of(event)
-    if event == nothing():
-        return event
     if not steps or not all(isinstance(step, GaussianDpEvent) for step, _ in steps):
         return None
     return math.hypot(*(composed_mu(step.noise_multiplier, count) for step, count in steps))
