@@ -99,12 +99,32 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        put_in_place(name, path)
     except BaseException as error:
         name.unlink(missing_ok=True)
         if isinstance(error, OSError):  # by the name that was asked for
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Rename what was written and flushed to its own name, so that it outlasts a loss of power."""
+    os.replace(written, path)
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk, where the system can; Windows opens no folder."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system without it
+            raise
+    finally:
+        os.close(handle)
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
