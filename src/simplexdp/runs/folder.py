@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,7 @@ class RunFolder:
                 },
             )
         except BaseException:
-            path.rmdir()
+            shutil.rmtree(path)
             raise
         return cls(path)
 
