@@ -14,6 +14,7 @@ noted elsewhere.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import stat
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import FileLock
 
@@ -32,6 +33,7 @@ from simplexdp.accounting.totals import BROKEN
 from simplexdp.tally import COVERS, Budget, Entry, Line, Policy, Tally, known_from
 
 HEAD, LOCK = ".head", ".lock"
+BLOCK = 1 << 20
 REPAIR = "restore both from a copy, or accept what is there: simplexdp ledger verify --accept"
 
 
@@ -41,7 +43,8 @@ class Page:
 
     Attributes:
         path: The file itself, where the ledger's path is a link.
-        raw: Its bytes.
+        raw: Its bytes, as far as the head does not know them.
+        base: Where in the file those begin.
         tallies: The totals by name, in the order of their first lines.
         notes: What was odd about it.
         lines: How many lines there are.
@@ -52,6 +55,7 @@ class Page:
 
     path: Path
     raw: bytes = b""
+    base: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     lines: int = 0
@@ -69,29 +73,47 @@ class Page:
         return str(self._hash.hexdigest())
 
     def lines_with(self, text: str) -> list[Line]:
-        """Return the lines with this text in them."""
-        found, position, wanted = [], 0, text.encode()
-        while (position := self.raw.find(wanted, position)) >= 0:
-            line = self.line_at(self.raw.rfind(b"\n", 0, position) + 1)
-            found += [] if line is None else [line]
-            position = self.raw.find(b"\n", position)
-            if position < 0:
-                break
-        return found
+        """Return the lines of the file with this text in them."""
+        wanted, found, at, kept = text.encode(), [], 0, b""
+        with open(self.path, "rb") as file:
+            while block := file.read(BLOCK):
+                block = kept + block
+                position = -1
+                while (position := block.find(wanted, position + 1)) >= 0:
+                    found.append(at - len(kept) + position)
+                at += len(block) - len(kept)
+                kept = block[-len(wanted) + 1 :]
+            begins = {self._begin(file, position) for position in found}
+        lines = [self.line_at(begin) for begin in sorted(begins)]
+        return [line for line in lines if line is not None]
+
+    @staticmethod
+    def _begin(file: BinaryIO, position: int) -> int:
+        """Return where the line of a position begins."""
+        reach = 1024
+        while True:
+            first = max(0, position - reach)
+            file.seek(first)
+            newline = file.read(position - first).rfind(b"\n")
+            if newline >= 0 or first == 0:
+                return first + newline + 1
+            reach *= 4
 
     def line_at(self, begin: int) -> Line | None:
-        """Return the line that begins at an offset, None if it adds nothing."""
-        end = self.raw.find(b"\n", begin)
-        record = _parse(self.raw[begin : end if end >= 0 else None])
+        """Return the line that begins at an offset of the file, None if it adds nothing."""
+        with open(self.path, "rb") as file:
+            file.seek(begin)
+            record = _parse(file.readline())
         return _known(record) if record else None
 
-    def scan(self, heads: set[str] | None = None) -> Iterator[Line]:
+    def scan(self, heads: set[str] | None = None, until: int | None = None) -> Iterator[Line]:
         """Yield the lines that were not scanned yet, and add them to the totals.
 
-        The digests of all states on the way are added to `heads`.
+        The digests of all states on the way are added to `heads`; `until` is an offset.
         """
         raw, past = self.raw, memoryview(self.raw)
-        while self._position < len(raw):
+        stop = len(raw) if until is None else min(len(raw), until - self.base)
+        while self._position < stop:
             begin, end = self._position, raw.find(b"\n", self._position)
             line, number = raw[begin : end if end >= 0 else None], self.lines + 1
             self._position = len(raw) if end < 0 else end + 1
@@ -107,7 +129,7 @@ class Page:
                 heads.add(self.digest)
             if not line:
                 continue
-            if record is None and _is_mark(_parse(raw[end + 1 :].split(b"\n", 1)[0])):
+            if record is None and _is_mark(_parse(raw[end + 1 :].partition(b"\n")[0])):
                 self.notes.append(f"line {number} was torn by a kill before its run started")
                 continue
             try:
@@ -125,7 +147,7 @@ class Page:
                 self._closed = False
             self.key = record.get("key", self.key)
             if found is not None:
-                self.tallies.setdefault(found.data, Tally()).add(found, number, begin)
+                self.tallies.setdefault(found.data, Tally()).add(found, number, self.base + begin)
                 yield found
 
     def _check_chain(self, record: Mapping[str, Any], number: int, before: str) -> None:
@@ -163,7 +185,7 @@ class Page:
         """Return the head of this state: its digest, and what it is the digest of."""
         record = {
             "format": 1,
-            "bytes": len(self.raw) - len(self.unfinished) + (not self._closed),
+            "bytes": self.base + self._position + (not self._closed),
             "lines": self.lines,
             "digest": self.digest,
             "chained": self._chained,
@@ -185,34 +207,38 @@ def read(path: Path) -> Page:
     while True:
         head = _bytes(_beside(whole, HEAD))  # before the file, which only grows
         try:
-            return _page(whole, _bytes(whole) or b"", head)
+            with _opened(whole) as file:
+                return _page(whole, file, head)
         except ValueError:
             if _bytes(_beside(whole, HEAD)) == head:  # else a writer came between
                 raise
 
 
-def _page(path: Path, raw: bytes, head: bytes | None) -> Page:
+def _page(path: Path, file: BinaryIO, head: bytes | None) -> Page:
     """Return the file with its totals; those of the head are not counted again."""
     if head is None:
-        page = Page(path, raw).finish()
+        page = Page(path, file.read()).finish()
         if page._chained:
             raise ValueError(f"{_beside(path, HEAD)} is missing, and lines may be too; {REPAIR}")
         return page
     state = _state(_beside(path, HEAD), head)
-    size, digest = state["bytes"], state["digest"]
-    lost = len(raw) == size - 1  # the newline of the last line
-    content = raw + b"\n" if lost else raw
-    page = Page(path, raw)
-    page._hash.update(memoryview(content)[:size])
-    if len(content) < size or page.digest != digest:
-        Page(path, raw).finish()  # names the line where it can
+    page, left = Page(path), state["bytes"]
+    while left and (block := file.read(min(BLOCK, left))):
+        page._hash.update(block)
+        left -= len(block)
+    if left == 1:  # the newline of the last line
+        page._hash.update(b"\n")
+        page._closed = False
+    if left > 1 or page.digest != state["digest"]:
+        file.seek(0)
+        Page(path, file.read()).finish()  # names the line where it can
         raise ValueError(
             f"the ledger {path} is not as its head left it: of its {state['lines']} lines the last "
             f"were changed or are missing; {REPAIR}"
         )
     page.tallies = {name: Tally.from_json(one) for name, one in state["tallies"].items()}
     page.notes, page.lines, page.key = list(state["notes"]), state["lines"], state["key"]
-    page._chained, page._position, page._closed = state["chained"], size, not lost
+    page._chained, page.base, page.raw = state["chained"], state["bytes"] - left, file.read()
     return page.finish()
 
 
@@ -225,27 +251,28 @@ def examine(path: Path) -> tuple[Page, set[str]]:
         ValueError: A line is damaged, or of a newer version.
     """
     whole = path.resolve()
-    return _examined(whole, _bytes(whole) or b"", _bytes(_beside(whole, HEAD)))
+    head = _bytes(_beside(whole, HEAD))
+    with _opened(whole) as file:
+        return _examined(whole, file, head)
 
 
-def _examined(whole: Path, raw: bytes, head: bytes | None) -> tuple[Page, set[str]]:
-    page, heads = Page(whole, raw), set[str]()
+def _examined(whole: Path, file: BinaryIO, head: bytes | None) -> tuple[Page, set[str]]:
+    page, heads = Page(whole, file.read()), set[str]()
+    faults = []
+    if head is not None:
+        try:
+            state = _state(_beside(whole, HEAD), head)
+            for _ in page.scan(heads, state["bytes"]):
+                pass
+            if page.head() != head:
+                faults.append(f"{_beside(whole, HEAD)} is not the head of these lines")
+        except ValueError as error:
+            faults.append(str(error))
     for _ in page.scan(heads):
         pass
-    if head is None:
-        if page._chained:
-            page.faults.append(f"{_beside(whole, HEAD)} is missing, and lines may be too")
-        return page, heads
-    try:
-        state = _state(_beside(whole, HEAD), head)
-        missing = b"\n" if len(raw) == state["bytes"] - 1 else b""
-        then = Page(whole, (raw + missing)[: state["bytes"]])
-        for _ in then.scan():
-            pass
-        if then.head() != head:
-            page.faults.append(f"{_beside(whole, HEAD)} is not the head of these lines")
-    except ValueError as error:
-        page.faults.append(str(error))
+    if head is None and page._chained:
+        faults.append(f"{_beside(whole, HEAD)} is missing, and lines may be too")
+    page.faults += faults
     return page, heads
 
 
@@ -266,10 +293,9 @@ def writing(path: Path, *, accept: bool = False) -> Iterator[tuple[Page, Append]
             read(whole)  # a head without its ledger is refused before one is made
         descriptor = os.open(whole, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
         try:
-            with open(descriptor, "rb", closefd=False) as file:
-                raw = file.read()
             head = _bytes(_beside(whole, HEAD))
-            page = _examined(whole, raw, head)[0] if accept else _page(whole, raw, head)
+            with open(descriptor, "rb", closefd=False) as file:
+                page = _examined(whole, file, head)[0] if accept else _page(whole, file, head)
             yield page, Append(page, descriptor, mode)
         finally:
             os.close(descriptor)
@@ -291,14 +317,12 @@ class Append:
         page, head = self.page, _beside(self.page.path, HEAD)
         if not head.exists():  # a line that is chained is never without one
             files.write_atomically(head, page.head(), self.mode)
-        text = b""
-        digest = page._hash.copy()
+        digest, lines = page._hash.copy(), []
         if page.unfinished:
-            text = b"\n" + _line({"kind": "torn"}, digest, page.unfinished + b"\n")
+            lines = [b"\n", _line({"kind": "torn"}, digest, page.unfinished + b"\n")]
         elif not page._closed:
-            text = b"\n"
-        for record in records:
-            text += _line(record, digest)
+            lines = [b"\n"]
+        text = b"".join([*lines, *(_line(record, digest) for record in records)])
         before = os.fstat(self.descriptor).st_size
         after = _page_after(page, text)
         try:
@@ -327,9 +351,12 @@ class Append:
 
 def _page_after(page: Page, text: bytes) -> Page:
     """Return the page once these lines stand at its end."""
-    after = Page(page.path, page.raw + text, page.tallies, page.notes, page.lines, key=page.key)
+    after = Page(page.path, page.unfinished + text)
+    after.tallies, after.notes = page.tallies, page.notes
+    after.lines, after.key = page.lines, page.key
     after._hash, after._chained = page._hash, page._chained
-    after._position = len(page.raw) - len(page.unfinished) + (not page._closed)
+    after.base = page.base + page._position
+    after._position = int(not page._closed)
     return after.finish()
 
 
@@ -359,13 +386,26 @@ def _beside(path: Path, ending: str) -> Path:
 
 def _bytes(path: Path) -> bytes | None:
     """Return the content of a file, None where there is none; a pipe would block for ever."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"{path} is no regular file; name another ledger")
+    _check_regular(path)
     return path.read_bytes()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read; one that is not there is empty."""
+    if not path.exists():
+        yield io.BytesIO()
+        return
+    _check_regular(path)
+    with open(path, "rb") as file:
+        yield file
+
+
+def _check_regular(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is no regular file; name another ledger")
 
 
 def _make_folder(folder: Path) -> None:
@@ -428,7 +468,7 @@ def _known(record: Any) -> Line | None:
 
 def entries(page: Page) -> list[Entry]:
     """Return every reservation of a file."""
-    whole = Page(page.path, page.raw)
+    whole = Page(page.path, page.path.read_bytes() if page.path.exists() else b"")
     return [line for line in whole.scan() if isinstance(line, Entry)]
 
 

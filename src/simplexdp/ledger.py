@@ -303,7 +303,8 @@ class Ledger:
                 _, key = prints.key_of(now.path, now.key, new=True)
                 append({"kind": "accepted", "faults": page.faults, "key": key})
             page, _ = journal.examine(self.path)
-        return Verified(page.lines, len(journal.entries(page)), page.digest, page.said())
+        entries = sum(tally.runs for tally in page.tallies.values())
+        return Verified(page.lines, entries, page.digest, page.said())
 
     def spent(self, data: str, delta: float) -> Spent:
         """Return what the runs on a data set cost so far, at this δ."""
