@@ -218,8 +218,7 @@ def test_covered_only_refuses_what_nothing_bounds(book: Ledger, succeed: Any, fa
     book.reserve("d", "m", draws, "a", "draws")
     path = ("--path", str(book.path))
     assert succeed("ledger", *path, "--data", "digits", "--covered-only")["data"][0]["covered_only"]
-    assert succeed("ledger", *path, "verify")["entries"] == 2
-    assert "never had the head" in fail("ledger", "verify", *path, "--head", "abc")
+    assert "never had the head" in fail("ledger", *path, "verify", "--head", "abc")
 
 
 ROWS = np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32)

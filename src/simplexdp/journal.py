@@ -34,6 +34,7 @@ from simplexdp.tally import COVERS, Budget, Entry, Line, Policy, Tally, known_fr
 
 HEAD, LOCK = ".head", ".lock"
 BLOCK = 1 << 20
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
 REPAIR = "restore both from a copy, or accept what is there: simplexdp ledger verify --accept"
 
 
@@ -258,16 +259,15 @@ def examine(path: Path) -> tuple[Page, set[str]]:
 
 def _examined(whole: Path, file: BinaryIO, head: bytes | None) -> tuple[Page, set[str]]:
     page, heads = Page(whole, file.read()), set[str]()
-    faults = []
-    if head is not None:
-        try:
-            state = _state(_beside(whole, HEAD), head)
-            for _ in page.scan(heads, state["bytes"]):
-                pass
-            if page.head() != head:
-                faults.append(f"{_beside(whole, HEAD)} is not the head of these lines")
-        except ValueError as error:
-            faults.append(str(error))
+    faults, known = [], 0
+    try:
+        known = 0 if head is None else _state(_beside(whole, HEAD), head)["bytes"]
+    except ValueError as error:
+        faults.append(str(error))
+    for _ in page.scan(heads, known):
+        pass
+    if known and page.head() != head:
+        faults.append(f"{_beside(whole, HEAD)} is not the head of these lines")
     for _ in page.scan(heads):
         pass
     if head is None and page._chained:
@@ -291,7 +291,7 @@ def writing(path: Path, *, accept: bool = False) -> Iterator[tuple[Page, Append]
     with FileLock(lock, mode=mode, poll_interval=0.01, fallback_to_soft=False):
         if not whole.exists() and not accept:
             read(whole)  # a head without its ledger is refused before one is made
-        descriptor = os.open(whole, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+        descriptor = os.open(whole, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, mode)
         try:
             head = _bytes(_beside(whole, HEAD))
             with open(descriptor, "rb", closefd=False) as file:
