@@ -50,6 +50,14 @@ def data_options(
     image_size: Annotated[
         str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")
     ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(help="Values of deep gray images that become black and white, as -160:240."),
+    ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(help="What stands for missing values, as column=50 or column=indicator."),
+    ] = None,
     test_fraction: Annotated[float | None, typer.Option(help="Share held out for tests.")] = None,
 ) -> dict[str, Any]:
     """Return what was given, as `data.load` and a run's configuration take it."""
@@ -64,6 +72,8 @@ def data_options(
         "drop": None if drop is None else names(drop),
         "schema": None if schema is None else str(schema),
         "image_size": image_size,
+        "window": window,
+        "missing": missing,
         "test_fraction": test_fraction,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -16,6 +16,7 @@ from simplexdp.data import cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
 from simplexdp.data.forms import Record
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.registry import KNOWN_COPIES, RECORDS
 from simplexdp.data.sources import (
     Found,
@@ -194,6 +195,7 @@ def load_named(
         class_names=record.class_names,
         provenance=tuple(_for_statements(sentence) for sentence in found.provenance),
         checksums={name: sha for name, sha in own.items() if sha not in KNOWN_COPIES},
+        preprocessing=Preprocessing(record.shape),
     )
 
 

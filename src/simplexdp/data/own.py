@@ -7,6 +7,7 @@ preprocessing reads from them is named in `computed_from_data`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from numpy.typing import NDArray
 
 from simplexdp.data import arrays, images, tables
 from simplexdp.data.dataset import DataError, Dataset, Split
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.readers import npz_keys
 from simplexdp.data.schema import Schema
-from simplexdp.data.split import SPLIT_SEED, stratified_split
+from simplexdp.data.split import SPLIT_SEED, grouped_split, stratified_split
+from simplexdp.progress import warn
 
 MAX_CLASSES = 10_000
 TEST_FRACTION = 0.2
@@ -33,6 +36,7 @@ class Options:
     test_fraction: float | None = None
     split_seed: int = SPLIT_SEED
     image_size: int | str | tuple[int, ...] | None = None
+    window: str | tuple[float, float] | None = None
 
 
 def classes_of(labels: list[str]) -> tuple[str, ...]:
@@ -61,8 +65,9 @@ def _check_classes(classes: tuple[str, ...], records: int) -> None:
         )
 
 
-def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
+def _split(whole: Split, options: Options) -> tuple[Indices, Indices, str]:
     """Return training and test indices and the sentence that says how they were chosen."""
+    labels, groups = whole.labels, whole.groups
     fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if not 0.0 < fraction < 1.0:
         raise DataError(f"the test fraction {fraction} is not between 0 and 1")
@@ -72,16 +77,17 @@ def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
             "remove it or give --test"
         )
     held_out = max(1, round(fraction * len(labels)))
-    train, test = stratified_split(labels, held_out, options.split_seed)
+    if groups is None:
+        train, test = stratified_split(labels, held_out, options.split_seed)
+    else:
+        train, test = grouped_split(labels, groups, held_out, options.split_seed)
     if len(np.unique(labels[train])) < len(np.unique(labels)):
         raise DataError(
-            "the test fraction leaves a class without training records: make it smaller"
+            "the test data would take a class or all its persons from the training records: "
+            "make --test-fraction smaller, or give --test"
         )
-    return (
-        train,
-        test,
-        (f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"),
-    )
+    how = f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
+    return train, test, how if groups is None else f"{how}, no person on both sides"
 
 
 def _tested_on(what: str, options: Options) -> str:
@@ -97,8 +103,12 @@ def _dataset(
     test: Split,
     classes: tuple[str, ...],
     how: str,
+    preprocessing: Preprocessing,
+    seen: Counter[str],
     computed: tuple[str, ...] = (),
 ) -> Dataset:
+    if seen:
+        warn(images.told(seen))
     return Dataset(
         name=path.name,
         train=train,
@@ -107,6 +117,7 @@ def _dataset(
         class_names=classes,
         provenance=(f"the user's own data {path.name}, {how}",),
         computed_from_data=computed,
+        preprocessing=preprocessing,
     )
 
 
@@ -126,7 +137,7 @@ def load_table(path: Path, options: Options) -> Dataset:
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
     if options.test is None:
-        train, test, how = _split(labels, options)
+        train, test, how = _split(Split(labels, labels), options)
         train_table, test_table = tables.take(table, train), tables.take(table, test)
         train_labels, test_labels, test_path = labels[train], labels[test], path
     else:
@@ -137,14 +148,18 @@ def load_table(path: Path, options: Options) -> Dataset:
         test_labels = encode_labels(
             tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
         )
-    plan = tables.encoders(train_table, schema, tables.is_csv(path))
+    columns, computed = tables.columns_of(train_table, schema, tables.is_csv(path))
+    seen: Counter[str] = Counter()
+    train_inputs = tables.encode(train_table, columns, path.name, seen)
     return _dataset(
         path,
-        Split(tables.encode(train_table, plan, path), train_labels),
-        Split(tables.encode(test_table, plan, test_path), test_labels),
+        Split(train_inputs, train_labels),
+        Split(tables.encode(test_table, columns, test_path.name, seen), test_labels),
         classes,
         how,
-        tuple(e.computed for e in plan if e.computed is not None),
+        Preprocessing(train_inputs.shape[1:], columns=columns),
+        seen,
+        computed,
     )
 
 
@@ -159,37 +174,54 @@ def load_images(path: Path, options: Options) -> Dataset:
     train_root = training_folder(path)
     test_root = options.test or (path / "test" if train_root != path else None)
     files = images.class_folders(train_root)
-    computed: tuple[str, ...] = ()
     if options.image_size is None:
-        size = images.size_of_first(files)
-        computed = (f"the image size {size[0]}×{size[1]}×{size[2]} (that of the first image)",)
-    else:
-        size = images.parse_size(options.image_size)
-    resize = options.image_size is not None
-    inputs, texts = images.read_images(files, size, resize)
+        first = images.suggested_size(next(iter(files.values()))[0])
+        raise DataError(
+            f"{path.name} needs the size of its images, a public fact: give --image-size {first} "
+            "(that of the first one) or another"
+        )
+    form = images.Form(images.parse_size(options.image_size), images.parse_window(options.window))
+    texts = [name for name, paths in files.items() for _ in paths]
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    seen: Counter[str] = Counter()
+    height, width, channels = form.size
+    preprocessing = Preprocessing((channels, height, width), window=form.window)
+    persons = images.persons_of(files, train_root)
+    inputs = images.read_images(files, form, seen)
     if test_root is None:
-        train, test, how = _split(labels, options)
+        groups = None if persons is None else np.unique(persons, return_inverse=True)[1]
+        whole = Split(inputs, labels, groups)
+        train, test, how = _split(whole, options)
         return _dataset(
-            path,
-            Split(inputs[train], labels[train]),
-            Split(inputs[test], labels[test]),
-            classes,
-            how,
-            computed,
+            path, whole.take(train), whole.take(test), classes, how, preprocessing, seen
         )
-    test_inputs, test_texts = images.read_images(images.class_folders(test_root), size, resize)
+    test_files = images.class_folders(test_root)
+    test_texts = [name for name, paths in test_files.items() for _ in paths]
     test_labels = encode_labels(test_texts, classes, test_root.name)
+    groups, test_groups = _common(persons, images.persons_of(test_files, test_root))
     return _dataset(
         path,
-        Split(inputs, labels),
-        Split(test_inputs, test_labels),
+        Split(inputs, labels, groups),
+        Split(images.read_images(test_files, form, seen), test_labels, test_groups),
         classes,
         _tested_on(test_root.name, options),
-        computed,
+        preprocessing,
+        seen,
     )
+
+
+def _common(
+    train: list[str] | None, test: list[str] | None
+) -> tuple[Indices | None, Indices | None]:
+    """Return the persons of both splits by number; say how many are in both."""
+    if train is None or test is None:
+        return None, None
+    if both := len(set(train) & set(test)):
+        warn(f"{both} persons are in the training and in the test data: the accuracy flatters")
+    _, numbers = np.unique(train + test, return_inverse=True)
+    return numbers[: len(train)], numbers[len(train) :]
 
 
 def load_npz(path: Path, options: Options) -> Dataset:
@@ -207,18 +239,20 @@ def load_npz(path: Path, options: Options) -> Dataset:
         test_labels = encode_labels(test_texts, classes, source.name)
         how = _tested_on(f"{names[0]} of {source.name}", options)
     else:
-        train, test, how = _split(labels, options)
+        train, test, how = _split(Split(inputs, labels), options)
         train_inputs, train_labels = inputs[train], labels[train]
         test_inputs, test_labels = inputs[test], labels[test]
     if test_inputs.shape[1:] != train_inputs.shape[1:] or test_inputs.dtype != train_inputs.dtype:
         raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
-    scaler, computed = arrays.scaler(train_inputs, options.schema, path)
+    bounds, computed = arrays.bounds_of(train_inputs, options.schema, path)
     return _dataset(
         path,
-        Split(scaler(train_inputs), train_labels),
-        Split(scaler(test_inputs), test_labels),
+        Split(arrays.scaled(train_inputs, bounds), train_labels),
+        Split(arrays.scaled(test_inputs, bounds), test_labels),
         classes,
         how,
+        Preprocessing(train_inputs.shape[1:], bounds),
+        Counter(),
         computed,
     )
 
@@ -229,11 +263,13 @@ def check_used(path: Path, options: Options) -> None:
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
         if schema != Schema():
-            unused = "a label, bounds, categories, public or dropped columns"
-    elif options.image_size is not None:
-        unused = "an image size"
-    elif path.suffix.lower() == ".npz" and (schema.label or schema.categories or schema.drop):
-        unused = "a label, categories or dropped columns"
+            unused = "a label, bounds, categories, missing, public or dropped columns"
+    elif options.image_size is not None or options.window is not None:
+        unused = "an image size or a window"
+    elif path.suffix.lower() == ".npz" and (
+        schema.label or schema.categories or schema.drop or schema.missing
+    ):
+        unused = "a label, categories, missing values or dropped columns"
     if unused is not None:
         raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
 

@@ -37,3 +37,32 @@ def stratified_split(
     test = np.sort(np.concatenate(taken)).astype(np.int64)
     train = np.setdiff1d(np.arange(len(labels), dtype=np.int64), test)
     return train, test
+
+
+def grouped_split(
+    labels: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    held_out: int,
+    seed: int = SPLIT_SEED,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return sorted indices (kept, held out) that divide no group, near to a stratified split.
+
+    Groups are visited in random order; one is held out if that brings the classes' counts nearer
+    to those of a stratified split. Only labels and groups are read.
+    """
+    classes = int(labels.max()) + 1
+    wanted = held_out_by_class(np.bincount(labels).astype(np.int64), held_out).astype(np.float64)
+    names, number = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise DataError("all records are of one person, who cannot be trained on and tested on")
+    counts = np.zeros((len(names), classes))
+    np.add.at(counts, (number, labels), 1.0)
+    chosen = np.zeros(len(names), dtype=bool)
+    for k in np.random.Generator(np.random.Philox(seed)).permutation(len(names)):
+        nearer = np.abs(wanted - counts[k]).sum() < np.abs(wanted).sum()
+        if nearer and (counts.sum(0) - counts[chosen].sum(0) > counts[k]).all():
+            chosen[k] = True
+            wanted = wanted - counts[k]
+    if not chosen.any():
+        raise DataError("no person can be held out for tests: give test records with --test")
+    return np.flatnonzero(~chosen[number]), np.flatnonzero(chosen[number])
