@@ -155,6 +155,15 @@ def common_assumptions(
     )
 
 
+def refuse_large_delta(delta: float, records: int) -> None:
+    """Refuse a δ that would permit publishing some record whole."""
+    if delta * records >= 1.0:
+        raise ValueError(
+            f"delta is {delta:g}, not below 1/{records}, so some record may be published whole: "
+            "give a far smaller one (or --allow-large-delta)"
+        )
+
+
 def large_delta(delta: float | None, records: int) -> tuple[str, ...]:
     """Return a note where a δ of this size says nothing about one of so many records."""
     if delta is None or math.isinf(delta) or delta * records < 1.0:

@@ -58,6 +58,7 @@ def compare(
     seeds: int = 3,
     show_progress: bool = False,
     ledger: Ledger | None = None,
+    allow_large_delta: bool = False,
 ) -> list[Row]:
     """Train every method `seeds` times, each into a run folder of its own below `out`.
 
@@ -72,6 +73,7 @@ def compare(
         seeds: Trainings of each method.
         show_progress: Whether a bar is shown.
         ledger: What counts the runs.
+        allow_large_delta: Whether a δ of 1 / records or more is taken.
 
     Returns:
         One row a method.
@@ -105,7 +107,13 @@ def compare(
                 seed = None if settings.seed is None else settings.seed + number
                 run = dataclasses.replace(chosen[name], seed=seed)
                 folder = out / f"{name}-{number}"
-                outcome, _ = methods.run(run, folder, dataset=dataset, ledger=ledger)
+                outcome, _ = methods.run(
+                    run,
+                    folder,
+                    dataset=dataset,
+                    ledger=ledger,
+                    allow_large_delta=allow_large_delta,
+                )
                 outcomes.append(outcome)
                 bar.advance(task)
             statement = outcomes[0].statement

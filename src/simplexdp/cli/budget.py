@@ -17,6 +17,7 @@ from simplexdp.cli.shell import (
     Json,
     SampleRate,
     Steps,
+    Verbose,
     app,
     emit,
 )
@@ -32,6 +33,7 @@ def calibrate(
     delta: Delta = 1e-5,
     alpha: Alpha = 3.0,
     accountant: AccountantName = "theorem1",
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Find the largest r within a budget."""
@@ -43,7 +45,7 @@ def calibrate(
     }
     found = accounting.calibrate(accountant, epsilon=epsilon, **run)
     # What is shown must meet the budget too.
-    _emit_cost(accountant, run, found.r, rounded_down(found.r, 6), found, as_json)
+    _emit_cost(accountant, run, found.r, rounded_down(found.r, 6), found, verbose, as_json)
 
 
 @app.command()
@@ -57,6 +59,7 @@ def account(
     plot: Annotated[
         Path | None, typer.Option(help="Draw ε over r, α, q, T and the classes to this file.")
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compute what an r costs."""
@@ -72,7 +75,8 @@ def account(
         check_picture(plot)
         note = f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}"
         plot_accountants(plot, curves(r=r, **run), note)
-    _emit_cost(accountant, run, r, str(r), accounting.account(accountant, r=r, **run), as_json)
+    cost = accounting.account(accountant, r=r, **run)
+    _emit_cost(accountant, run, r, str(r), cost, verbose, as_json)
 
 
 def _emit_cost(
@@ -81,6 +85,7 @@ def _emit_cost(
     r: float,
     shown: str,
     cost: accounting.Cost | accounting.Calibration,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     known = accounting.ACCOUNTANTS[accountant]
@@ -88,10 +93,11 @@ def _emit_cost(
     record = {"r": r, "epsilon": cost.epsilon, **run, **named}
     text = (
         f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {rounded_up(run['delta'], 6)} "
-        f"({known.title}; relation: {known.relation})\n"
-        "It bounds the draws, not the weights trained with them, and only if:\n"
-        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(run["alpha"]))
+        f"({known.title}; {known.relation}); it bounds the draws, NOT the weights"
     )
+    if verbose:
+        assumptions = known.assumptions_at(run["alpha"])
+        text += "\nIt holds only if:\n" + "\n".join(f"- {one}" for one in assumptions)
     emit(record, as_json, text)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from simplexdp import data, features, noise, sampling
 from simplexdp.claims import Assumption, common_assumptions
+from simplexdp.evaluation import recalls
 from simplexdp.methods.base import Method, Run, Trained
 from simplexdp.settings import Settings
 
@@ -104,7 +106,7 @@ def compute(dataset: data.Dataset, feature_map: features.FeatureMap, keep: bool)
 
 def trained(
     run: Run,
-    model: nn.Module,
+    model: FeatureLinear,
     dataset: data.Dataset,
     rows: Rows,
     score: Callable[[NDArray[Any], NDArray[Any]], float],
@@ -121,7 +123,13 @@ def trained(
     if run.folder is not None:
         measured = {"step": steps, "test_accuracy": accuracy, "epsilon": epsilon}
         run.folder.append_metrics({**measured, "seconds": round(seconds, 3)})
-    return Trained(model, accuracy, validation, seconds)
+    with torch.no_grad():
+        found = [
+            model.on_features(torch.from_numpy(rows.test[at : at + 4096].copy())).argmax(1).numpy()
+            for at in range(0, len(rows.test), 4096)
+        ]
+    shares = recalls(np.concatenate(found), dataset.test.labels, dataset.classes)
+    return Trained(model, accuracy, validation, seconds, shares)
 
 
 def noise_bits(seed: int | None) -> noise.Bits:

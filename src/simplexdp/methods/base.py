@@ -113,13 +113,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training reached; accuracies are shares."""
+    """What a training reached; accuracies are shares, and so are the test classes' recalls."""
 
     model: nn.Module
     accuracy: float
     validation_accuracy: float | None
     seconds: float
-    worst_recall: float | None = None  # of the test set's classes
+    recalls: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
