@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +12,19 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import nn
 
-from simplexdp import data, files
-from simplexdp.runs import DESCRIPTION, HANDED_OUT, MODEL, STATEMENT
+from simplexdp import data, files, seal
+from simplexdp.seal import DESCRIPTION, MODEL
 from simplexdp.settings import Settings
-from simplexdp.statement import Statement, from_json
+from simplexdp.statement import Statement
 
 if TYPE_CHECKING:
     from simplexdp.methods.base import Method, Prepared
 
 BLOCK = 1000
+LARGEST_SIDE = 2**24  # of an input
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,12 @@ def load_model(
 ) -> LoadedModel:
     """Read back the model of a finished run, on the CPU and ready to predict.
 
-    Of the run folder it needs model.json, model.safetensors and statement.json, and no more.
-    Code of one's own (package.module:NAME) is not imported because a folder names it.
+    The folder is checked as `simplexdp verify` does: every file against the manifest, and the
+    statement's claim against its event. Code of one's own (package.module:NAME) is not imported
+    because a folder names it.
 
     Args:
-        folder: The run folder, or those three files of it.
+        folder: The run folder, or one that `simplexdp release` made.
         model: The network, where it is one of your own: build it and pass it.
         method: The method, where it is one of your own.
 
@@ -144,7 +147,7 @@ def load_model(
         The model with its statement.
 
     Raises:
-        ValueError: If the folder holds no finished model, or one that is damaged.
+        ValueError: If the folder holds no finished model, or one that was damaged or edited.
 
     Example:
         >>> import tempfile
@@ -154,42 +157,50 @@ def load_model(
         >>> load_model(run.path).predict(data.load("digits").test.inputs[:5]).shape
         (5,)
     """
-    path = Path(folder)
-    if missing := [name for name in HANDED_OUT if not (path / name).is_file()]:
-        raise ValueError(
-            f"{folder} has no {missing[0]}, so it holds no finished model; an unfinished run goes "
-            f"on with --resume --out {folder}"
-        )
-    try:
-        record = files.read_json(path / DESCRIPTION)
-        description = Description(
-            method=str(record["method"]),
-            model=str(record["model"]),
-            norm=str(record["norm"]),
-            options=dict(record["options"]),
-            on_features=bool(record["on_features"]),
-            shape=tuple(int(side) for side in record["shape"]),
-            pixels=bool(record["pixels"]),
-            class_names=tuple(str(name) for name in record["class_names"]),
-        )
-        statement = from_json(files.read_json(path / STATEMENT))
-        if model is None:
+    sealed = seal.verify(folder)
+    description = _description(sealed)
+    if model is None:
+        with files.well_formed(sealed.folder / DESCRIPTION, "restore it"):
             model = _build(description, method)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{DESCRIPTION} or {STATEMENT} in {folder} is damaged or was edited; restore it"
-        ) from error
+    weights = sealed.folder / MODEL
     try:
-        model.load_state_dict(load_file(path / MODEL))
+        model.load_state_dict(load(sealed.read(MODEL)))
     except RuntimeError as error:
-        raise ValueError(f"the weights in {folder} do not fit the model") from error
+        raise ValueError(f"{weights} does not fit the model; restore it or train anew") from error
     except SafetensorError as error:
-        raise ValueError(
-            f"the weights in {folder} are damaged; restore them or train anew"
-        ) from error
+        raise ValueError(f"{weights} is damaged; restore it or train anew") from error
     return LoadedModel(
-        model.eval(), description.class_names, description.shape, description.pixels, statement
+        model.eval(),
+        description.class_names,
+        description.shape,
+        description.pixels,
+        sealed.statement,
     )
+
+
+def _description(sealed: seal.Sealed) -> Description:
+    """Return what model.json says; refuse values that no model has."""
+    path = sealed.folder / DESCRIPTION
+    with files.well_formed(path, "restore it"):
+        record = json.loads(sealed.read(DESCRIPTION))
+        texts = [record[name] for name in ("method", "model", "norm")] + record["class_names"]
+        sides = record["shape"]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("a name is no text")
+        if not all(type(side) is int and 0 < side <= LARGEST_SIDE for side in sides):
+            raise ValueError("shape is no list of positive whole numbers")
+        if not all(isinstance(record[name], bool) for name in ("on_features", "pixels")):
+            raise TypeError("on_features or pixels is neither true nor false")
+        return Description(
+            method=record["method"],
+            model=record["model"],
+            norm=record["norm"],
+            options=dict(record["options"]),
+            on_features=record["on_features"],
+            shape=tuple(sides),
+            pixels=record["pixels"],
+            class_names=tuple(record["class_names"]),
+        )
 
 
 def _build(description: Description, method: Method | None) -> nn.Module:

@@ -109,8 +109,13 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write JSON that any parser takes: no NaN, no infinity."""
+    write_atomically(path, as_json(record))
+
+
+def as_json(record: Mapping[str, Any]) -> bytes:
+    """Return what `write_json` writes."""
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, (text + "\n").encode())
+    return (text + "\n").encode()
 
 
 def put_between(page: Path, mark: str, text: str) -> None:

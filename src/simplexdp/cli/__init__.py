@@ -16,13 +16,14 @@ from simplexdp import files, plugins
 from simplexdp.cli import (  # each registers its commands
     audit,
     budget,
+    bundle,
     compare,
     data,
     train,
 )
 from simplexdp.cli.shell import app
 
-__all__ = ["app", "audit", "budget", "compare", "data", "main", "train"]
+__all__ = ["app", "audit", "budget", "bundle", "compare", "data", "main", "train"]
 
 for _name in plugins.names("simplexdp.commands"):
     plugins.load("simplexdp.commands", _name)

@@ -197,7 +197,7 @@ def _train(
 ) -> Outcome:
     method = lookup(settings.method)
     key = settings.key(method.revision)
-    counted = False
+    entry: str | None = None
     try:
         seed = distributed.agree(_seed(settings, folder, key))
         prepared = method.prepare(settings, dataset, seed)
@@ -205,32 +205,34 @@ def _train(
             folder.count_in(ledger.path)
 
         def pay() -> None:
-            nonlocal counted
+            nonlocal entry
             if ledger is not None and distributed.is_first():
-                counted = reserve(ledger, settings, prepared, folder)
+                entry = reserve(ledger, settings, prepared, folder)
 
         start = Run(folder, key, show_progress, pay, stop)
         outcome = Outcome.of(prepared, prepared.start(start), dataset)
     except BaseException:
         # Stopped before anything was spent: nothing is left behind.
-        if not (resume or folder.checkpoint.exists() or counted) and distributed.is_first():
+        if not (resume or folder.checkpoint.exists() or entry) and distributed.is_first():
             folder.discard()
         raise
     if distributed.is_first():
         folder.save_model(outcome.model, bundle.describe(settings, prepared, dataset))
         folder.save_outcome(summary(settings, outcome, folder), dataset.checksums)
-        folder.save_statement(outcome.statement)
+        folder.save_statement(outcome.statement, entry)
         folder.forget_seed()
     return outcome
 
 
-def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs.RunFolder) -> bool:
-    """Count a run before its first step; a resumed one is found in the ledger by its id.
+def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs.RunFolder) -> str:
+    """Count a run before its first step, and return its entry's id.
+
+    A resumed one is found in the ledger by the id of the run.
 
     The entry says what the statement says: the event, what is covered, and the marks of the
     assumptions that the run breaks.
     """
-    ledger.reserve(
+    return ledger.reserve(
         identity(settings.data),
         settings.method,
         prepared.event,
@@ -239,7 +241,6 @@ def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs
         run_id=folder.configuration().get("id"),
         broken=prepared.coverage.broken(),
     )
-    return True
 
 
 def _seed(settings: Settings, folder: runs.RunFolder, key: str) -> int:

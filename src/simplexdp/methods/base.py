@@ -156,7 +156,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        claims.check(self.event, self.coverage)
+        claims.check(self.event, self.coverage.covers)
 
     def statement(self) -> Statement:
         """Return what may be claimed of the whole run."""
