@@ -21,7 +21,10 @@ from simplexdp.ledger import Ledger
 from simplexdp.settings import Settings
 from simplexdp.statement import WITHOUT_NOISE, Statement, from_json
 
-HANDED_OUT = {"model.json", "model.safetensors", "statement.json", "statement.md"}
+HANDED_OUT = {
+    *("model.json", "model.safetensors", "preprocessing.json"),
+    *("statement.json", "statement.md"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -272,17 +275,17 @@ def test_an_audits_numbers_are_not_released(run: Callable[[str], Path], tmp_path
 def test_files_that_are_named_later_are_checked_the_same_way(
     run: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seal, "HANDED_OUT", (*seal.HANDED_OUT, "preprocessing.json"))
+    monkeypatch.setattr(seal, "HANDED_OUT", (*seal.HANDED_OUT, "notes.json"))
     folder = run("certified")
-    (folder / "preprocessing.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"does not name preprocessing\.json"):
-        seal.verify(folder).read("preprocessing.json")  # unsealed, it is never read
+    (folder / "notes.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"does not name notes\.json"):
+        seal.verify(folder).read("notes.json")  # unsealed, it is never read
     seal.seal_again(folder)
-    assert seal.verify(folder).read("preprocessing.json") == b"{}"
+    assert seal.verify(folder).read("notes.json") == b"{}"
     seal.release(folder, tmp_path / "bundle")
-    assert seal.verify(tmp_path / "bundle").read("preprocessing.json") == b"{}"
-    (tmp_path / "bundle/preprocessing.json").write_text('{"bounds": [0, 1]}')
-    refused(tmp_path / "bundle", "preprocessing.json is not the file")
+    assert seal.verify(tmp_path / "bundle").read("notes.json") == b"{}"
+    (tmp_path / "bundle/notes.json").write_text('{"bounds": [0, 1]}')
+    refused(tmp_path / "bundle", "notes.json is not the file")
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")

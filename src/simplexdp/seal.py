@@ -30,6 +30,7 @@ from simplexdp.statement import Statement, from_json
 MANIFEST = "manifest.json"
 SIGNATURE = f"{MANIFEST}.sig"
 DESCRIPTION = "model.json"
+PREPROCESSING = "preprocessing.json"
 MODEL = "model.safetensors"
 STATEMENT = "statement.json"
 STATEMENT_TEXT = "statement.md"
@@ -39,7 +40,7 @@ RUN = "run.json"  # of a run's folder, never handed out
 # private records.
 NEEDED = (DESCRIPTION, MODEL, STATEMENT)
 # What is sealed and handed out of a run's folder, where it is there: a new file is named here.
-HANDED_OUT = (*NEEDED, STATEMENT_TEXT)
+HANDED_OUT = (*NEEDED, PREPROCESSING, STATEMENT_TEXT)
 KIND, FORMAT = "simplexdp model", 1
 NAMESPACE = "simplexdp-model"  # of signatures, so that one made for another purpose does not count
 # Numerical accountants of other releases may differ in the last digits.

@@ -19,11 +19,12 @@ from simplexdp.cli import (  # each registers its commands
     bundle,
     compare,
     data,
+    predict,
     train,
 )
 from simplexdp.cli.shell import app
 
-__all__ = ["app", "audit", "budget", "bundle", "compare", "data", "main", "train"]
+__all__ = ["app", "audit", "budget", "bundle", "compare", "data", "main", "predict", "train"]
 
 for _name in plugins.names("simplexdp.commands"):
     plugins.load("simplexdp.commands", _name)

@@ -197,9 +197,16 @@ def _numbers(records: int) -> list[str]:
     return [str(k) for k in range(1, records + 1)]
 
 
+def is_raw(records: Any) -> bool:
+    """Return whether these are files, pictures or a table, and not an array of inputs."""
+    if isinstance(records, list | tuple) and records:
+        return all(isinstance(one, str | Path | Image.Image) for one in records)
+    return isinstance(records, str | Path | Image.Image) or _is_table(records)
+
+
 def _is_table(records: Any) -> bool:
     """Return whether these are a table: of pyarrow, or a data frame of some library."""
-    return isinstance(records, pa.Table) or (hasattr(records, "columns") and len(records) >= 0)
+    return isinstance(records, pa.Table) or hasattr(records, "columns")
 
 
 def _table(records: Any) -> Any:

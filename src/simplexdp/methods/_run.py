@@ -217,7 +217,11 @@ def _train(
             folder.discard()
         raise
     if distributed.is_first():
-        folder.save_model(outcome.model, bundle.describe(settings, prepared, dataset))
+        folder.save_model(
+            outcome.model,
+            bundle.describe(settings, prepared, dataset),
+            bundle.preprocessing_of(prepared, dataset),
+        )
         folder.save_outcome(summary(settings, outcome, folder), dataset.checksums)
         folder.save_statement(outcome.statement, entry)
         folder.forget_seed()

@@ -210,6 +210,7 @@ class Method(ABC):
             checkpoints of another revision are not merged with its own.
         Options: Its own settings, a frozen dataclass.
         audited: What attacks need to know.
+        probabilities: Whether the softmax of its models may be read as probabilities.
         several_processes: Whether torchrun can train it.
 
     Example:
@@ -231,6 +232,7 @@ class Method(ABC):
     revision: ClassVar[int] = 1
     Options: ClassVar[type[Options]] = Options
     audited: ClassVar[Audited] = Audited()
+    probabilities: ClassVar[bool] = True
     several_processes: ClassVar[bool] = False
 
     def takes(self, settings: Settings) -> frozenset[str]:

@@ -177,9 +177,16 @@ class RunFolder:
         kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
         files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
-    def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
+    def save_model(
+        self,
+        model: nn.Module,
+        description: Mapping[str, Any],
+        preprocessing: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the weights, and what it takes to build the model and give it inputs."""
         files.write_json(self.path / DESCRIPTION, description)
+        if preprocessing is not None:
+            files.write_json(self.path / seal.PREPROCESSING, preprocessing)
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
 

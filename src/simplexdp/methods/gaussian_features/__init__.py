@@ -82,6 +82,7 @@ class GaussianFeatures(_on_features.OnFeatures):
     title = "Gaussian features"
     bound = "Gaussian"
     covers_draws = covers_weights = "yes, with fixed features"
+    probabilities = False
     Options = GaussianOptions
     audited = Audited(
         visible=_on_features.COLUMNS, pairs=_on_features.COLUMNS, in_out=_on_features.COLUMNS
