@@ -227,16 +227,16 @@ def test_what_is_released_is_what_may_be_handed_out(
 ) -> None:
     folder, bundle = run("certified"), tmp_path / "bundle"
     record = succeed("release", str(folder), "--to", str(bundle))
-    assert {p.name for p in bundle.iterdir()} == HANDED_OUT | {"manifest.json", "README.md"}
-    first = (bundle / "README.md").read_text().splitlines()[0]
-    assert first == "# The released weights are covered by a privacy bound"
+    assert {p.name for p in bundle.iterdir()} == HANDED_OUT | {"manifest.json", *seal.CARDS}
+    text = (bundle / "README.md").read_text()
+    assert "\n---\n\n# The released weights are covered by a privacy bound\n" in text
     assert record["covered"] is True
     for name in HANDED_OUT:
         assert (bundle / name).read_bytes() == (folder / name).read_bytes()
     before, after = seal.verify(folder), seal.verify(bundle)
     assert after.ledger_entry == before.ledger_entry
     assert after.revision == before.revision
-    assert set(after.digests) == HANDED_OUT | {"README.md"}
+    assert set(after.digests) == HANDED_OUT | set(seal.CARDS)
 
 
 def test_weights_that_nothing_covers_are_not_released_unasked(
@@ -248,7 +248,8 @@ def test_weights_that_nothing_covers_are_not_released_unasked(
     assert "--although-not-covered" in said
     assert not bundle.exists()
     seal.release(folder, bundle, although_not_covered=True)
-    assert (bundle / "README.md").read_text().startswith("# NOT COVERED: no privacy bound holds")
+    text = (bundle / "README.md").read_text()
+    assert "\n---\n\n# NOT COVERED: no privacy bound holds" in text
     with pytest.raises(ValueError, match="exists; name a new folder"):
         seal.release(folder, bundle, although_not_covered=True)
     # The line cannot be taken away unnoticed.

@@ -11,7 +11,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from simplexdp import bundle, claims, data, distributed, evaluation, progress, runs, sampling
+from simplexdp import (
+    bundle,
+    claims,
+    data,
+    distributed,
+    evaluation,
+    files,
+    progress,
+    runs,
+    sampling,
+    seal,
+)
+from simplexdp.card import PAGE
 from simplexdp.data.augment import check as check_augmentation
 from simplexdp.ledger import Ledger, identity
 from simplexdp.methods import lookup, names
@@ -225,6 +237,8 @@ def _train(
         folder.save_outcome(summary(settings, outcome, folder), dataset.checksums)
         folder.save_statement(outcome.statement, entry)
         folder.forget_seed()
+        told = seal.card_of(seal.verify(folder.path), folder.path.name, metrics=True)
+        files.write_atomically(folder.path / PAGE, told.page().encode())
     return outcome
 
 
