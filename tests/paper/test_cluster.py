@@ -177,7 +177,7 @@ def test_a_disk_that_fills_on_a_worker_stops_the_sweep_and_keeps_what_is_ready(
     places = (tmp_path / "results", tmp_path / "runs")
     with pytest.raises(sweep.DiskFull, match="the disk is full; make room"):
         cluster.sweep(todo, *places, seconds_each=[1.0] * 4)
-    assert records.keys(records.load(places[0]).records) == {todo[1].key}  # was ready with it
+    assert {r["key"] for r in records.load(places[0]).records} == {todo[1].key}  # was ready with it
     here.broken = {}
     assert len(cluster.sweep(todo, *places, seconds_each=[1.0] * 4).finished) == 4
 

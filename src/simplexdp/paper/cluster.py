@@ -31,7 +31,7 @@ DIED = f"its worker died {RETRIES + 1} times, perhaps for want of memory; give t
 def train_one(
     settings: dict[str, Any], key: str, experiment: str, size: int | None, run_root: str
 ) -> dict[str, Any]:
-    """One run on a worker, from the start or from where a dead worker left it; its record."""
+    """Return the record of a run on a worker, begun or gone on with where a dead one left it."""
     work = Work(key, experiment, key, Settings.from_json(settings), size)
     return records.record_of_run(train(work, Path(run_root), loader()), experiment)
 

@@ -102,7 +102,7 @@ def _accuracy_table(name: str) -> Experiment:
 
 
 def _digits() -> Experiment:
-    """Every method as it is without options, and Algorithm 1 with the paper's other optimizer."""
+    """Return every method without options, and Algorithm 1 with the paper's other optimizer."""
     rows: dict[str, dict[str, Any]] = {"dirichlet": {}, "dirichlet, Adam": {"optimizer": "adam"}}
     rows |= {m: {"method": m} for m in ("certified", "dpsgd", "gaussian-features", "plain")}
     cells = [
@@ -122,7 +122,7 @@ def _digits() -> Experiment:
 
 
 def _certified() -> Experiment:
-    """The certified method beside the best DP-SGD figure that the paper prints."""
+    """Return the certified method beside the best DP-SGD figure that the paper prints."""
     cells = [
         Cell(
             Settings(data=data, method="certified", epsilon=epsilon),
@@ -147,7 +147,7 @@ def _certified() -> Experiment:
 
 
 def _best_dpsgd(data: str, epsilon: float) -> Published | None:
-    """The best test accuracy of DP-SGD in the paper; a run within ε is also one within more."""
+    """Return DP-SGD's best test accuracy in the paper; a run within ε is also one within more."""
     found = [
         (row["mean"], row["std"])
         for row in recipes.published()["accuracy"]

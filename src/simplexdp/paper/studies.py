@@ -28,7 +28,7 @@ SVHN_PART_STEPS = 2_930
 
 
 def svhn_part() -> Experiment:
-    """SVHN's recipe on the part of its test set that can be had where the training set cannot."""
+    """Return SVHN's recipe on a part of its test set, for where the training set is not had."""
     rate = recipes.recipe("svhn").sample_rate
     given = {"batch_size": round(rate * SVHN_PART_RECORDS), "steps": SVHN_PART_STEPS, "lr": None}
     cells = [table_cell("svhn", epsilon, **given) for epsilon in (4.0, 1.0, None)]
@@ -48,7 +48,7 @@ def svhn_part() -> Experiment:
 
 
 def _study(on: str | None, **given: Any) -> Settings:
-    """A point of a study: with the paper's own recipe `on`, or on what stands in its place."""
+    """Return a point of a study: with the paper's own recipe `on`, or on what stands in for it."""
     if on is not None:
         return recipes.settings(on, **given)
     usual: dict[str, Any] = {
@@ -62,7 +62,7 @@ def _study(on: str | None, **given: Any) -> Settings:
 
 
 def _coarse_first(points: Sequence[Cell]) -> list[list[Cell]]:
-    """Every fourth point first, then those between: a sweep that is cut off covers the range."""
+    """Return every fourth point first, so that a sweep that is cut off covers the range."""
     return [[p for i, p in enumerate(points) if i % 4 == k] for k in (0, 2, 1, 3)]
 
 
@@ -71,7 +71,7 @@ def _name(study: str, on: str | None) -> str:
 
 
 def learning_rate(on: str | None = None) -> Experiment:
-    """Nine curves; a point that the recipe's accuracy table has too stays there."""
+    """Return nine curves; a point that the recipe's accuracy table has too stays there."""
     figure = recipes.published()["learning_rate_figure"]
     in_table = None if on is None else (recipes.recipe(on).alpha, recipes.recipe(on).lr)
     rounds: list[list[Cell]] = [[], [], [], []]
@@ -100,6 +100,7 @@ def learning_rate(on: str | None = None) -> Experiment:
 
 
 def sampling_rate(on: str | None = None) -> Experiment:
+    """Return accuracy by sampling rate, at the rule's learning rate and at the paper's."""
     study = recipes.published()["sampling_rate_study"]
     records = recipes.recipe(on or STUDY_DATA).records
     notes = IN_PLACE if on is None else ()
@@ -129,7 +130,7 @@ def sampling_rate(on: str | None = None) -> Experiment:
 
 
 def adam(on: str | None = None) -> Experiment:
-    """Adam's row, and in the stand-in SGD's, which the paper's own data has in its own table."""
+    """Return Adam's row, and in the stand-in SGD's, which the paper's data has in its own table."""
     base = recipes.recipe("cifar10-adam")
     published = {
         (row["recipe"], row["epsilon"]): (row["mean"], row["std"])
