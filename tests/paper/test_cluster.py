@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import runs
+from simplexdp import __version__, runs
 from simplexdp.paper import cluster, identity, records, reproduce, sweep
 from simplexdp.runs import checkpoint
 from simplexdp.settings import Settings
@@ -198,7 +198,7 @@ def test_a_worker_with_other_code_is_told_apart(monkeypatch, tmp_path):
     (one,) = work((10,))
     asked = dataclasses.replace(one, key="0123456789abcdef")  # as a newer version would call it
     swept = cluster.sweep([asked], tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
-    assert "it has version 0.1.0 of the package" in swept.failed[one.label]
+    assert f"it has version {__version__} of the package" in swept.failed[one.label]
     assert not list((tmp_path / "r").rglob("*.json"))
 
 

@@ -8,15 +8,17 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Annotated, Any
 
 import typer
 
+from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.cli.shell import names, number
 from simplexdp.settings import Settings, setting
 
 Command = Callable[..., None]
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,17 @@ class DataOptions:
     test_fraction: float | None = setting(None, "Share held out for tests.")
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """What the cost of draws depends on beside r."""
+
+    sample_rate: float = field(metadata={"help": "Poisson sampling rate q."})
+    steps: int = field(metadata={"help": "Number of steps T."})
+    delta: float = setting(1e-5, "Budget δ; 1e-5 unless given.")
+    alpha: float = setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
+    accountant: str = setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
+
+
 def with_options(
     argument: str, of: type, *fields: str, **helps: str
 ) -> Callable[[Command], Command]:
@@ -47,21 +60,26 @@ def with_options(
     fields' own.
     """
     hints = typing.get_type_hints(of)
-    described = {f.name: f.metadata["help"] for f in dataclasses.fields(of) if f.metadata}
-    kinds = {name: _kind(hints[name]) for name in fields or described}
+    known = {f.name: f for f in dataclasses.fields(of) if f.metadata}
+    kinds = {name: _kind(hints[name]) for name in fields or known}
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
-        added = {n: _parameter(n, kinds[n], helps.get(n, described[n])) for n in kinds}
+        added = [
+            _parameter(
+                n, kind, helps.get(n, known[n].metadata["help"]), known[n].default is MISSING
+            )
+            for n, kind in kinds.items()
+        ]
 
         @functools.wraps(command)
         def call(**given: Any) -> None:
-            asked = {name: given.pop(name) for name in kinds}
+            asked = {name: given.pop(name, None) for name in kinds}
             read = {n: _read(n, kinds[n], v) for n, v in asked.items() if v not in (None, [])}
             command(**{argument: read}, **given)
 
-        shown = [*added.values(), *(p for name, p in own.items() if name != argument)]
-        shown = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
+        shown = [*added, *(p for name, p in own.items() if name != argument)]
+        shown = [p.replace(kind=KEYWORD) for p in shown]
         call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in shown}
         return call
@@ -75,14 +93,14 @@ def _kind(hint: Any) -> Any:
     return kinds[0]
 
 
-def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:
-    """Return the option of a field; None unless given."""
+def _parameter(name: str, kind: Any, text: str, needed: bool) -> inspect.Parameter:
+    """Return the option of a field; None unless given, but for one without a default."""
     flag = [f"--{name.replace('_', '-')}"] if kind is bool else []
     kind = str if name == "lr" or typing.get_origin(kind) is tuple else kind
-    annotation = Annotated[kind | None, typer.Option(*flag, help=text)]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
-    )
+    option = typer.Option(*flag, help=text)
+    if needed:
+        return inspect.Parameter(name, KEYWORD, annotation=Annotated[kind, option])
+    return inspect.Parameter(name, KEYWORD, default=None, annotation=Annotated[kind | None, option])
 
 
 def _read(name: str, kind: Any, value: Any) -> Any:
