@@ -44,9 +44,9 @@ class Settings:
         steps: Number of steps.
         epochs: Passes over the data, instead of steps.
         lr: Learning rate.
-        optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+        optimizer: One of `OPTIMIZERS`.
         accountant: One of `simplexdp.accounting.ACCOUNTANTS`.
-        estimator: Gradient estimator of the Dirichlet mechanism: "marginal" or "full".
+        estimator: Gradient estimator of the Dirichlet mechanism: "marginal", "full" or "draw-only".
         augment: Names of augmentations.
         seed: Makes the run reproducible, and no longer private.
         device: One of torch's.

@@ -51,23 +51,24 @@ def _study(on: str | None, **given: Any) -> Settings:
     """Return a point of a study: with the paper's own recipe `on`, or on what stands in for it."""
     if on is not None:
         return recipes.settings(on, **given)
-    usual: dict[str, Any] = {
-        "data": STUDY_DATA,
-        "model": STUDY_MODEL,
-        "norm": "none",
-        "batch_size": 250,
-        "steps": STUDY_STEPS,
-    }
-    return Settings(**{**usual, **given})
+    usual: dict[str, Any] = {"data": STUDY_DATA, "model": STUDY_MODEL, "norm": "none"}
+    return Settings(**{**usual, "batch_size": 250, "steps": STUDY_STEPS, **given})
+
+
+def _experiment(
+    study: str, on: str | None, title: str, cells: Sequence[Cell], lr: str = ""
+) -> Experiment:
+    """Return a study on the paper's own recipe `on`, or on what stands in for it."""
+    stand_in = on is None
+    name = study if stand_in else f"{on}-{study}"
+    head = "the paper, CIFAR10" if stand_in else "the paper"
+    notes = IN_PLACE if stand_in else ()
+    return Experiment(name, title, tuple(cells), notes, study=True, head=head + lr)
 
 
 def _coarse_first(points: Sequence[Cell]) -> list[list[Cell]]:
     """Return every fourth point first, so that a sweep that is cut off covers the range."""
     return [[p for i, p in enumerate(points) if i % 4 == k] for k in (0, 2, 1, 3)]
-
-
-def _name(study: str, on: str | None) -> str:
-    return study if on is None else f"{on}-{study}"
 
 
 def learning_rate(on: str | None = None) -> Experiment:
@@ -89,21 +90,14 @@ def learning_rate(on: str | None = None) -> Experiment:
         ]
         for cells, part in zip(rounds, _coarse_first(points), strict=True):
             cells += part
-    return Experiment(
-        _name("learning-rate", on),
-        "Accuracy over learning rate and over effective learning rate, nine α, ε = 1",
-        tuple(cell for cells in rounds for cell in cells),
-        IN_PLACE if on is None else (),
-        study=True,
-        head="the paper, CIFAR10" if on is None else "the paper",
-    )
+    title = "Accuracy over learning rate and over effective learning rate, nine α, ε = 1"
+    return _experiment("learning-rate", on, title, [cell for cells in rounds for cell in cells])
 
 
 def sampling_rate(on: str | None = None) -> Experiment:
     """Return accuracy by sampling rate, at the rule's learning rate and at the paper's."""
     study = recipes.published()["sampling_rate_study"]
     records = recipes.recipe(on or STUDY_DATA).records
-    notes = IN_PLACE if on is None else ()
     cells = [
         Cell(
             settings=_study(
@@ -119,14 +113,8 @@ def sampling_rate(on: str | None = None) -> Experiment:
         for lr in (None, recipes.recipe(study["recipe"]).lr)
         for point in study["points"]
     ]
-    return Experiment(
-        _name("sampling-rate", on),
-        "Accuracy by sampling rate, ε = 4",
-        tuple(cells),
-        notes,
-        study=True,
-        head="the paper, CIFAR10, lr 0.1" if on is None else "the paper, lr 0.1",
-    )
+    title = "Accuracy by sampling rate, ε = 4"
+    return _experiment("sampling-rate", on, title, cells, ", lr 0.1")
 
 
 def adam(on: str | None = None) -> Experiment:
@@ -141,30 +129,14 @@ def adam(on: str | None = None) -> Experiment:
     rows = [("Adam, lr 0.001", "cifar10-adam", "adam", base.lr)]
     if on is None:
         rows.append(("SGD, lr auto", "cifar10", "sgd", None))
-    cells = [
-        Cell(
-            settings=identity.canonical(
-                _study(
-                    on,
-                    method="dirichlet" if epsilon is not None else "plain",
-                    epsilon=float("inf") if epsilon is None else epsilon,
-                    optimizer=optimizer,
-                    lr=lr,
-                )
-            ),
-            row=row,
-            column=epsilon_label(float("inf") if epsilon is None else epsilon),
-            published=published.get((recipe, epsilon)),
-        )
-        for row, recipe, optimizer, lr in rows
-        for epsilon in (*base.epsilons, None)
-    ]
-    both = "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)"
-    return Experiment(
-        _name("adam", on),
-        "Adam beside SGD by budget" if on is None else "Adam by budget",
-        tuple(cells),
-        IN_PLACE if on is None else (),
-        study=True,
-        head=both if on is None else "the paper",
-    )
+    cells = []
+    for row, recipe, optimizer, lr in rows:
+        for epsilon in (*base.epsilons, None):
+            budget = float("inf") if epsilon is None else epsilon
+            method = "plain" if epsilon is None else "dirichlet"
+            asked = _study(on, method=method, epsilon=budget, optimizer=optimizer, lr=lr)
+            paper = published.get((recipe, epsilon))
+            cells.append(Cell(identity.canonical(asked), row, epsilon_label(budget), paper))
+    title = "Adam beside SGD by budget" if on is None else "Adam by budget"
+    rates = " (Adam at 0.001, SGD at 0.1)" if on is None else ""
+    return _experiment("adam", on, title, cells, rates)
