@@ -43,7 +43,9 @@ class OutOfTime(Exception):
 class Update(Protocol):
     """One step of a method; returns the loss if it may be logged under the method's claim."""
 
-    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None: ...
+    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        """Take a batch, change the model, and return the loss or None."""
+        ...
 
 
 @dataclass
