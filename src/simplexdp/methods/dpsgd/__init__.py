@@ -1,13 +1,14 @@
 """DP-SGD: clipped per-example gradients and Gaussian noise, after Abadi et al. (2016).
 
-Opacus gives the per-example gradients and the PRV accountant. The batches are our Poisson batches,
-the steps are those of the settings, and an empty batch is a step of noise alone.
+Opacus gives the per-example gradients, dp-accounting the composition. The batches are our Poisson
+batches, the steps are those of the settings, and an empty batch is a step of noise alone.
 
 Formal guarantee
     Statement: the weights of every step are (ε, δ)-differentially private under zero-out, that is
     add/remove at a fixed sampling rate and divisor: the number of records n is public and sets the
-    rate q and the divisor n·q, so both stay when a record comes or goes. ε is from the PRV
-    accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
+    rate q and the divisor n·q, so both stay when a record comes or goes. ε is the larger of both
+    directions by privacy loss distribution (accounting/sampled_gaussian.py), for exactly these
+    steps, this rate and this noise; a ledger charges the same.
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
     public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
@@ -15,7 +16,7 @@ Formal guarantee
     seen not to be those of single records, are refused.
     Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
     protected against attacks on its lowest bits as that of ``certified`` is. The accountant is in
-    floating point too, and is refused where its rounding may reach a tenth of δ.
+    floating point too, and refuses where what that may move exceeds a tenth of δ.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 
 from simplexdp import data, distributed, models, sampling
 from simplexdp.accounting import events
-from simplexdp.accounting.inputs import check_epsilon
+from simplexdp.accounting.sampled_gaussian import MOST_NOISE, calibrate, check_budget, cost
 from simplexdp.bundle import Description
 from simplexdp.claims import (
     BESIDE_THE_WEIGHTS,
@@ -41,7 +42,6 @@ from simplexdp.claims import (
 from simplexdp.methods import _network
 from simplexdp.methods.base import Audited, Prepared, Run, Trained, option, positive
 from simplexdp.methods.dpsgd.probe import check_by_record, hooked
-from simplexdp.methods.dpsgd.prv import bound, calibrate, epsilon_of, numerical_error
 from simplexdp.methods.dpsgd.step import (
     StepParameters,
     check_precision,
@@ -53,7 +53,6 @@ from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
 from simplexdp.training import Job
 
-LARGEST_NOISE = 1e6  # beyond it nothing is learnt, and the accountant overflows
 # Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
 # 16 megabytes, which the allocator reuses from one microbatch to the next.
 GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
@@ -81,10 +80,9 @@ class DPSGDOptions(_network.NetworkOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.noise_multiplier
-        if given is not None and not 0 < given <= LARGEST_NOISE:
+        if given is not None and not 0 < given <= MOST_NOISE:
             raise ValueError(
-                f"the noise multiplier is {given}; it must be positive, and at most "
-                f"{LARGEST_NOISE:g}"
+                f"the noise multiplier is {given}; it must be positive, and at most {MOST_NOISE:g}"
             )
         positive("clip", self.clip)
         if self.augmentation_multiplicity < 1:
@@ -98,9 +96,9 @@ class DPSGD(_network.NetworkMethod):
 
     name = "dpsgd"
     title = "DP-SGD"
-    bound = "PRV (Opacus)"
+    bound = "privacy loss distribution"
+    revision = 2  # 1: σ by Opacus' PRV accountant, for the removal of a record alone
     Options = DPSGDOptions
-    # At a lower rate the PRV accountant, which every training asks, is several times faster.
     audited = Audited(removes=True, rate=0.1, steps=20)
 
     def options(self, settings: Settings) -> DPSGDOptions:
@@ -224,9 +222,8 @@ def noise_for(
     given = options.noise_multiplier
     if given is None:
         return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
-    check_epsilon(settings.epsilon)
-    error = numerical_error(settings.epsilon)
-    epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta, error)
+    check_budget(settings.epsilon)
+    epsilon = cost(float(given), sample_rate, steps, settings.delta)
     if epsilon > settings.epsilon:
         raise ValueError(
             f"noise_multiplier {given} for {steps} steps costs ε = {epsilon:.4g}, above the "
@@ -272,10 +269,10 @@ def coverage(settings: Settings, dataset: data.Dataset, chosen: StepParameters) 
     """Return what the bound covers: the weights of every step."""
     records, own = len(dataset.train.labels), ":" in (settings.model or "")
     return Coverage(
-        method="dpsgd (Opacus)",
+        method="dpsgd",
         covers=WEIGHTS,
-        accountant="PRV (Opacus), upper bound with its numerical error",
-        epsilon=lambda event: bound(event, settings.epsilon, settings.delta),
+        accountant="privacy loss distribution, the larger of adding and removing a record",
+        epsilon=lambda event: events.compose([event], settings.delta),
         delta=settings.delta,
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
         sampling=f"Poisson, rate {chosen.expected_batch:g}/{records}; {FIXED}",
