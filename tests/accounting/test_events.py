@@ -6,9 +6,8 @@ import math
 
 import dp_accounting
 import pytest
-from dp_accounting import NeighboringRelation, UnsupportedEventError
+from dp_accounting import NeighboringRelation, UnsupportedEventError, privacy_accountant_test
 from dp_accounting.pld import PLDAccountant
-from dp_accounting.privacy_accountant_test import PrivacyAccountantTest
 
 from simplexdp.accounting import account
 from simplexdp.accounting.events import DirichletDpEvent, VisiblySampledDpEvent, compose, dirichlet
@@ -78,7 +77,7 @@ def test_a_delta_below_what_it_was_made_for_is_answered_or_refused():
         accountant.get_epsilon(1e-14)
 
 
-class TestAsEveryAccountantOfDpAccounting(PrivacyAccountantTest):
+class TestAsEveryAccountantOfDpAccounting(privacy_accountant_test.PrivacyAccountantTest):
     """dp-accounting's own tests of what each accountant must answer."""
 
     def _make_test_accountants(self):

@@ -114,7 +114,7 @@ def test_at_a_small_delta_it_is_an_upper_bound_or_refused(
 
 @pytest.mark.parametrize(
     ("epsilon", "rate", "steps"),
-    [(1.0, 0.05, 100), (2.0, 0.5, 5_000), (1.0, 0.001, 10**6), (0.01, 0.1, 50), (400.0, 0.1, 100)],
+    [(1.0, 0.05, 100), (2.0, 0.5, 5_000), (1.0, 0.001, 10**5), (0.01, 0.1, 50), (400.0, 0.1, 100)],
 )
 def test_calibration_keeps_the_budget_and_uses_it(epsilon: float, rate: float, steps: int) -> None:
     sigma, cost = sampled_gaussian.calibrate(epsilon, DELTA, rate, steps)

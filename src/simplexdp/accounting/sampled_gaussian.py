@@ -132,4 +132,4 @@ def calibrate(epsilon: float, delta: float, sample_rate: float, steps: int) -> t
 def _guess(epsilon: float, delta: float, sample_rate: float, steps: int) -> float:
     """Return the noise that the central limit asks for (Bu et al., 2020), a place to begin."""
     mu = calibrate_mu(epsilon, delta) / (sample_rate * math.sqrt(steps))
-    return min(max(math.log1p(mu * mu) ** -0.5, LEAST_NOISE), MOST_NOISE)
+    return min(max(1.0 / math.sqrt(math.log1p(mu * mu)), LEAST_NOISE), MOST_NOISE)
