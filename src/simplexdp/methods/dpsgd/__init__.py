@@ -1,6 +1,7 @@
 """DP-SGD: clipped per-example gradients and Gaussian noise, after Abadi et al. (2016).
 
-Opacus gives the per-example gradients, dp-accounting the composition. The batches are our Poisson
+Gradients by record, or their norms alone where that is less, come from one backward pass
+(``layers``), dp-accounting gives the composition. The batches are our Poisson
 batches, the steps are those of the settings, and an empty batch is a step of noise alone.
 
 Formal guarantee
@@ -12,11 +13,11 @@ Formal guarantee
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
     public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
-    mix records or to keep statistics of them, and a network whose gradients by Opacus' hooks are
-    seen not to be those of single records, are refused.
-    Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
-    protected against attacks on its lowest bits as that of ``certified`` is. The accountant is in
-    floating point too, and refuses where what that may move exceeds a tenth of δ.
+    mix records or to keep statistics of them, and a network whose gradients are seen not to be
+    those of single records, are refused.
+    Assumptions: the noise is single-precision Gaussian (``normals``, from a secret seed), which is
+    not protected against attacks on its lowest bits as that of ``certified`` is. The accountant is
+    in floating point too, and refuses where what that may move exceeds a tenth of δ.
 """
 
 from __future__ import annotations
@@ -47,15 +48,12 @@ from simplexdp.methods.dpsgd.step import (
     check_precision,
     clipped_sum,
     set_noisy_gradient,
-    trainable,
 )
 from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
 from simplexdp.training import Job
 
-# Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
-# 16 megabytes, which the allocator reuses from one microbatch to the next.
-GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
+NUMBERS_AT_ONCE = 2**26  # of activations and gradients by record: a quarter of a gigabyte
 FEWEST_AT_ONCE = 8
 FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
 FLOATING_POINT = (
@@ -119,12 +117,12 @@ class DPSGD(_network.NetworkMethod):
         model = without_batch_norm(model, options.replace_batch_norm)
         check_separate(model, dataset.input_shape)
         noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
-        chosen = step_parameters(
-            settings, options, noise_multiplier, batch_size, model, dataset.pixels
-        )
         by_rule = default_rate(settings.optimizer, options)
         lr = _network.Descent(settings, options, model, steps, by_rule).lr
-        check_by_record(model, dataset.input_shape, dataset.classes)
+        held = check_by_record(model, dataset.input_shape, dataset.classes)
+        chosen = step_parameters(
+            settings, options, noise_multiplier, batch_size, held, dataset.pixels
+        )
 
         def start(run: Run) -> Trained:
             descent = _network.Descent(settings, options, model, steps, by_rule)
@@ -237,14 +235,12 @@ def step_parameters(
     options: DPSGDOptions,
     noise_multiplier: float,
     batch_size: int,
-    model: nn.Module,
+    held: int,
     pixels: bool,
 ) -> StepParameters:
-    """Return what every step does; microbatches by the model's size where not given."""
+    """Return what every step does; microbatches by what it holds for a record if not given."""
     copies = options.augmentation_multiplicity
-    size = sum(p.numel() for p in trainable(model))
-    numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
-    fitting = max(FEWEST_AT_ONCE, numbers // (size * copies))
+    fitting = max(FEWEST_AT_ONCE, NUMBERS_AT_ONCE // (held * copies))
     return StepParameters(
         clip=float(options.clip),
         noise_multiplier=noise_multiplier,
