@@ -15,7 +15,7 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models, training
-from simplexdp.methods import dpsgd
+from simplexdp.methods import _run, dpsgd
 from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.methods.dpsgd.layers import Explicit
 from simplexdp.methods.dpsgd.probe import hooked
@@ -361,7 +361,7 @@ def test_a_run_with_averaged_weights_resumes(
     with killed(training, "_save", lambda job, run, step, _: step == 5, after=True):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
     # Augmentation is not in the loop's settings, and belongs to the run's all the same.
-    monkeypatch.setattr(methods, "check_augmentation", lambda names, shape: None)
+    monkeypatch.setattr(_run, "check_augmentation", lambda names, shape: None)
     other = dataclasses.replace(settings, augment=("random_crop",))
     with pytest.raises(ValueError, match="other settings"):
         methods.run(other, tmp_path / "cut", resume=True, dataset=blobs)
