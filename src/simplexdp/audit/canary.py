@@ -50,7 +50,7 @@ def audit(
     small = schedules.canary(settings, records, relation)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
     if relation == claims.IN_OUT:
-        small, planted = worlds.in_or_out(small, planted)
+        planted = worlds.in_or_out(small, planted)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
     for trial, seed in enumerate(shadow.seeds(max(1, trials), rng)):

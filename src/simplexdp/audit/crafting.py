@@ -46,18 +46,24 @@ class Planted:
 
     dataset: data.Dataset
     pairs: tuple[Pair, ...]
-    removed: bool = False  # a record that is out is not there at all, rather than zeroed
+    removed: bool = False  # a record that is out is in no sum at all, rather than zeroed
 
     def with_coins(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> data.Dataset:
         """Return the data with the first input of pair k where coin k is true, else its second."""
         inputs = np.array(self.dataset.train.inputs, dtype=np.float32)
-        kept = np.ones(len(inputs), dtype=bool)
         for pair, coin in zip(self.pairs, coins, strict=True):
             other = 0.0 if pair.second is None else pair.second
             inputs[pair.record] = pair.first if coin else other
-            kept[pair.record] = coin or pair.second is not None or not self.removed
-        train = data.Split(inputs[kept], self.dataset.train.labels[kept])
+        train = data.Split(inputs, self.dataset.train.labels)
         return dataclasses.replace(self.dataset, train=train)
+
+    def without(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> frozenset[int]:
+        """Return the records that contribute nothing: those that are out, where they are removed.
+
+        The others' inputs are zeroed by `with_coins`.
+        """
+        placed = zip(self.pairs, coins, strict=True)
+        return frozenset(pair.record for pair, coin in placed if self.removed and not coin)
 
     def in_or_out(self, removed: bool) -> Planted:
         """Return the same canaries, each with its first input or out: zeroed, or removed."""

@@ -47,7 +47,7 @@ def audit(
     seed = shadow.seeds(1, rng)[0]
     settings = dataclasses.replace(settings, augment=())
     if relation == claims.IN_OUT:
-        settings, planted = worlds.in_or_out(settings, planted)
+        planted = worlds.in_or_out(settings, planted)
     before = methods.prepare(settings, planted.dataset, seed).statement()
     claim = claims.held(before, settings.delta, relation)
     bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, each)

@@ -22,6 +22,10 @@ from torch.nn import functional
 
 from simplexdp import batches, distributed
 from simplexdp.data.augment import augment
+from simplexdp.methods.base import OnRelease
+from simplexdp.noise import unheard
+
+SUMS = "noisy sums"
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,35 @@ def copies_of(
     )
 
 
+def tell(
+    model: nn.Module, totals: list[Tensor], chosen: StepParameters, on_release: OnRelease
+) -> None:
+    """Let an audit hear the sum and the noisy gradient, both divided as the gradient is."""
+    if on_release is unheard:
+        return
+    scale = divisor(chosen)
+    gradients = [torch.as_tensor(p.grad) for p in trainable(model)]
+    exact, noisy = (
+        torch.cat([tensor.detach().cpu().ravel() for tensor in tensors]).double().numpy()
+        for tensors in ([total / scale for total in totals], gradients)
+    )
+    sigma = chosen.noise_multiplier * chosen.clip / scale
+    heard = torch.from_numpy(on_release(SUMS, exact, noisy, sigma)).float()
+    sizes = [gradient.numel() for gradient in gradients]
+    for gradient, part in zip(gradients, heard.split(sizes), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def divisor(chosen: StepParameters) -> float:
+    """Return the public number by which a noisy sum is divided."""
+    return chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+
+
 def set_noisy_gradient(
     model: nn.Module, totals: list[Tensor], chosen: StepParameters, rng: np.random.Generator
 ) -> None:
     """Set the gradient to (sum + σ·clip·N) / (n·q), over the clip too where it is rescaled."""
-    scale = chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+    scale = divisor(chosen)
     for parameter, total in zip(trainable(model), totals, strict=True):
         draw = rng.standard_normal(tuple(total.shape)) * (chosen.noise_multiplier * chosen.clip)
         added = torch.from_numpy(np.asarray(draw)).to(total.device, torch.float32)
