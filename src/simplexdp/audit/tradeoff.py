@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,12 @@ class CurveBound:
     epsilon: float
     scale: float
     confidence: float
-    trials: int
+    counted: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bound as JSON-ready data, with what it assumes."""
+        found = {"epsilon_lower": self.epsilon, "scale_lower": self.scale}
+        return {**found, "counted": self.counted, "assumes": ASSUMES}
 
 
 def family(event: DpEvent, delta: float, pairs: bool) -> Family | None:
@@ -98,7 +104,7 @@ def family(event: DpEvent, delta: float, pairs: bool) -> Family | None:
 
 def _gaussian(mu: float, delta: float, scale: float) -> Curve:
     def power(rate: npt.ArrayLike) -> Array:
-        return np.asarray(special.ndtr(special.ndtri(rate) + scale * mu))
+        return np.asarray(special.ndtr(special.ndtri(np.asarray(rate, float)) + scale * mu))
 
     return Curve(power, gaussian_epsilon(scale * mu, delta) if scale * mu > 0 else 0.0)
 
@@ -255,4 +261,3 @@ def _bound(
     """Return the last scale, from 0 upwards, that is rejected."""
     scale = bounds.last_rejected(lambda s: rejected(claimed(s)), LARGEST_SCALE, 1e-3)
     return CurveBound(claimed(scale).epsilon, scale, confidence, trials)
-

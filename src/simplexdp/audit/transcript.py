@@ -31,7 +31,7 @@ from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
 
-TRIALS = 12
+TRIALS = 48
 ASSUMES = (
     "noise and records meet in the named releases alone, the noise is Gaussian, and the planted "
     "record is the worst"
@@ -61,8 +61,12 @@ class Transcript:
         self.sigmas.append(sigma)
         if self.other is None:
             return released
-        fits = at < len(self.other.names) and self.other.exact[at].shape == exact.shape
-        return self.other.released[at].copy() if fits else released
+        if self.other.names[at : at + 1] != [name] or self.other.exact[at].shape != exact.shape:
+            raise ValueError(
+                "with and without one record the releases differ in number or shape; call "
+                "run.on_release with the same ones"
+            )
+        return self.other.released[at].copy()
 
     def noise(self) -> Iterator[tuple[str, Array]]:
         """Yield each release's noise in units of what it should be."""
@@ -101,14 +105,22 @@ class Heard:
             self.pairs += noise.size
         self.last = noise
 
+    def mus(self, sampled: bool) -> list[float]:
+        """Return μ of each training's record, were the noise as it should be.
+
+        Where steps sample, it is that of a training in which every step takes the record.
+        """
+        taken = [sum(share > 0 for share in steps) for steps in self.shares]
+        return [
+            math.hypot(*steps) * (math.sqrt(len(steps) / max(1, count)) if sampled else 1.0)
+            for steps, count in zip(self.shares, taken, strict=True)
+        ]
+
     def result(self, sampled: float | None, level: float) -> dict[str, Any]:
         """Return the band on μ over its claim, and what the tests of the noise say."""
         taking_part = sum(share > 0 for training in self.shares for share in training)
         steps = sum(len(training) for training in self.shares)
-        total = sum(share**2 for training in self.shares for share in training)
-        # Where steps sample, μ is that of a training in which every step takes the record.
-        whole = 1.0 if sampled is None else taking_part / steps
-        share = math.sqrt(total / len(self.shares) / whole) if taking_part else 0.0
+        share = max(self.mus(sampled is not None)) / self.claimed
         deviation = math.sqrt(self.squares / self.count)
         low, high = (
             math.sqrt(self.squares / float(stats.chi2.ppf(q, self.count)))
@@ -119,10 +131,10 @@ class Heard:
         repeated = self.product / (deviation**2 * math.sqrt(self.pairs)) if self.pairs else 0.0
         found = {
             "claimed_mu": self.claimed,
-            "low": share / high / self.claimed,
-            "high": share / low / self.claimed,
+            "low": share / high,
+            "high": share / low,
             "noise": [low, high],
-            "share": share / self.claimed,
+            "share": share,
             "releases": steps,
             "numbers": self.count,
             "gaussian_p_value": float(stats.kstest(noise, "norm").pvalue),
@@ -143,13 +155,14 @@ def audit(
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Hear `trials` pairs of trainings, and return the band of each release and the bound on ε."""
-    record = crafting.subset(dataset, None, rng)
-    planted = crafting.contrasts(record, 1, rng).in_or_out(
-        methods.lookup(settings.method).audited.removes
-    )
+    method = methods.lookup(settings.method)
+    method.check_null(settings, dataset.input_shape)
+    records = crafting.subset(dataset, None, rng)
     heard: dict[str, Heard] = {}
     same = True
-    for seed in shadow.seeds(trials, rng):
+    worst = crafting.extremes(records, trials, rng)
+    for seed, one in zip(shadow.seeds(trials, rng), worst, strict=True):
+        planted = one.in_or_out(method.audited.removes)
         first = Transcript()
         inside = shadow.train(settings, planted.with_coins([True]), seed, on_release=first.hear)
         if not heard:
@@ -164,19 +177,22 @@ def audit(
         outside = shadow.train(
             settings, planted.with_coins([False]), seed, planted.without([False]), second.hear
         )
-        same = same and first.names == second.names and _equal(inside, outside)
+        same = same and _equal(inside, outside)
         shares = first.shares(second)
         for name, of_name in heard.items():
-            of_name.shares.append([s for s, n in zip(shares, first.names, strict=True) if n == name])
+            own = [s for s, n in zip(shares, first.names, strict=True) if n == name]
+            of_name.shares.append(own)
         for name, noise in first.noise():
             heard[name].add(noise)
         advance()
     # Each band and each test has its share of the error, so that all of them hold together.
     level = (1.0 - confidence) / (len(heard) * (3 if rate is None else 4))
     found = {name: of_name.result(rate, level) for name, of_name in heard.items()}
-    scale = math.hypot(*(r["low"] * r["claimed_mu"] for r in found.values())) / math.hypot(
-        *(r["claimed_mu"] for r in found.values())
-    )
+    # Of the record that tells most in all: each release's own worst may be another's.
+    scale = max(
+        math.hypot(*(mu / found[name]["noise"][1] for name, mu in zip(heard, mus, strict=True)))
+        for mus in zip(*(of.mus(rate is not None) for of in heard.values()), strict=True)
+    ) / math.hypot(*(of.claimed for of in heard.values()))
     curves = tradeoff.family(inside.prepared.event, settings.delta, pairs=False)
     claim = claims.in_or_out(inside.statement, settings.delta)
     return {
@@ -189,14 +205,41 @@ def audit(
         "suspicious": [name for name, result in found.items() if suspicious(result, level)],
         "covers_weights": inside.statement.covers_weights,
         "claim": claim.to_json(),
-        "schedule": schedules.used(inside, len(record.train)),
+        "schedule": schedules.used(inside, len(records.train)),
     }
 
 
+def contradicts(result: dict[str, Any]) -> bool:
+    """Return whether a release tells more than it may, or the weights more than the releases."""
+    return bool(
+        any(found["low"] > 1.0 for found in result["releases"].values())
+        or result["suspicious"]
+        or not result["weights_follow"]
+    )
+
+
+def described(result: dict[str, Any]) -> str:
+    """Return each release's band, and what else was seen, in a line."""
+    bands = ", ".join(
+        f"{name} {found['low']:.3f}–{found['high']:.3f}"
+        for name, found in result["releases"].items()
+    )
+    text = f"μ over its claim: {bands}"
+    if result["suspicious"]:
+        text += f"; the noise or the sampling of {', '.join(result['suspicious'])} is not as said"
+    if not result["weights_follow"]:
+        text += "; the weights do not follow from the releases alone"
+    return text
+
+
 def suspicious(found: dict[str, Any], level: float) -> bool:
-    """Return whether the noise is seen not to be Gaussian or fresh, or the record too often."""
+    """Return whether noise is seen to be less than the method says, not Gaussian or not fresh.
+
+    Or whether the planted record is seen in more steps than the sampling rate says.
+    """
     often = "sampled" in found and found["sampled"][0] > found["claimed_rate"]
-    return often or min(found["gaussian_p_value"], found["fresh_p_value"]) < level
+    unlikely = min(found["gaussian_p_value"], found["fresh_p_value"]) < level
+    return bool(often or unlikely or found["noise"][1] < 1.0)
 
 
 def _rate(event: Any) -> float | None:

@@ -198,6 +198,7 @@ class Audited:
         visible: Options under which an attack sees its input.
         pairs: The same for an attack with pairs of inputs.
         in_out: The same where a record is in or out.
+        heard: Options under which it makes all of its releases.
     """
 
     adds_noise: bool = True
@@ -208,6 +209,7 @@ class Audited:
     visible: Mapping[str, Any] = field(default_factory=dict)
     pairs: Mapping[str, Any] = field(default_factory=dict)
     in_out: Mapping[str, Any] = field(default_factory=dict)
+    heard: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Method(ABC):

@@ -53,6 +53,7 @@ class Certified(_on_features.OnFeatures):
         # A random whitening would blur the projection; its share of the budget goes to the steps.
         pairs={**_on_features.COLUMNS, "moment_share": 0.0},
         in_out={**_on_features.COLUMNS, "moment_share": 0.0, "mean_share": 0.0},
+        heard={**_on_features.COLUMNS, "moment_share": 0.1, "clip": 0.1},
     )
 
     def takes(self, settings: Settings) -> frozenset[str]:
