@@ -81,6 +81,13 @@ def test_the_draws_are_beta_variables(
     assert stats.kstest(law.cdf(np.exp(-losses.numpy())), "uniform").pvalue > 1e-6
 
 
+def test_a_published_draw_has_the_concentrations_of_its_parameters() -> None:
+    spy = Spy(np.random.default_rng(0))
+    s = torch.tensor([[0.6, 0.3, 0.1]], dtype=torch.float64)
+    mechanism.draw(s, 2.7, 3.0, spy)  # type: ignore[arg-type]
+    np.testing.assert_allclose(spy.asked[0], 2.7 * s.numpy() + 3.0, rtol=1e-12)
+
+
 def test_every_coordinate_of_a_published_draw_is_a_beta_variable() -> None:
     s = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
     draws = mechanism.draw(s.expand(100_000, 3), 2.7, 3.0, np.random.default_rng(0)).numpy()

@@ -7,6 +7,7 @@ a million; the seed is fixed.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_every_step_adds_the_noise_of_its_event(rescale: bool) -> None:
     assert noise.std() / claimed == pytest.approx(1.0, abs=error)
     assert abs(noise.mean()) < 4.9 * claimed / math.sqrt(noise.size)
     assert stats.kstest(noise[:: noise.size // 200_000] / claimed, "norm").pvalue > 1e-6
-    products = [float((a * b).mean()) for a, b in zip(weights, weights[1:], strict=False)]
+    products = [float((a * b).mean()) for a, b in itertools.pairwise(weights)]
     limit = 6 * float(weights[0].var()) / math.sqrt(3 * width)
     assert max(map(abs, products)) < limit
 

@@ -7,6 +7,7 @@ case of a million; the seed is fixed.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -108,5 +109,5 @@ def test_the_trained_form_adds_the_noise_of_its_event() -> None:
     assert stats.kstest(some / (0.7 * claimed), "norm").pvalue > 1e-6
     # No two steps share their noise.
     size = min(map(len, seen))
-    products = [float((a[:size] * b[:size]).mean()) for a, b in zip(seen, seen[1:], strict=False)]
+    products = [float((a[:size] * b[:size]).mean()) for a, b in itertools.pairwise(seen)]
     assert max(map(abs, products)) < 6 * noise.var() / math.sqrt(size)
