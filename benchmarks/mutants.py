@@ -23,6 +23,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -33,7 +34,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "simplexdp"
@@ -44,7 +44,15 @@ PROCESSES = 2
 LONGEST = 300  # seconds that a test may take
 LIBRARIES = (
     *("torch", "scipy.stats", "mpmath", "dp_accounting.pld", "hypothesis", "sklearn.datasets"),
-    *("pooch", "requests", "PIL.Image", "pyarrow", "filelock", "rich.progress", "safetensors.torch"),
+    *(
+        "pooch",
+        "requests",
+        "PIL.Image",
+        "pyarrow",
+        "filelock",
+        "rich.progress",
+        "safetensors.torch",
+    ),
 )
 SLOW_LIBRARIES = {"opacus": ("dpsgd", "gaussian_features")}  # only for tests with this in the name
 KILLED, SURVIVED, SAID = "killed", "survived", "survived, as the list says"
@@ -89,7 +97,9 @@ def read(path: Path = LIST) -> list[Mutant]:
             inside, after = rest.split("»")
             mutants += [
                 Mutant(
-                    old=before + inside + after, new=f"{before}({factor} * ({inside})){after}", **common
+                    old=before + inside + after,
+                    new=f"{before}({factor} * ({inside})){after}",
+                    **common,
                 )
                 for factor in group.get("factors", FACTORS)
             ]
@@ -217,39 +227,42 @@ def key(mutant: Mutant) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
-def write(done: dict[str, dict[str, Any]], seconds: float) -> None:
-    rows = sorted(done.values(), key=lambda row: (row["file"], row["old"], row["new"]))
-    count = Counter(row["outcome"] for row in rows)
-    head = {
+def write(mutants: Sequence[Mutant], done: dict[str, str], seconds: float) -> None:
+    """Keep what became of which mutants: counts, every survivor, and the keys of the killed."""
+    outcome = {mutant: done[key(mutant)] for mutant in mutants if key(mutant) in done}
+    killed = Counter(m.file for m, found in outcome.items() if found == KILLED)
+    tried = Counter(m.file for m in outcome)
+    record = {
         "made_by": "python benchmarks/mutants.py",
         "machine": f"{os.cpu_count()} cores, Python {sys.version.split()[0]}",
         "seconds": round(seconds),
-        "mutants": len(rows),
-        "killed": count[KILLED],
-        "survivors": len(rows) - count[KILLED],
-        "survivors_without_a_reason": len(rows) - count[KILLED] - count[SAID],
-        "by_file": dict(sorted(Counter(row["file"] for row in rows).items())),
-        "reasons": [
-            {k: row[k] for k in ("file", "old", "new", "reason")} for row in rows if row["reason"]
+        "mutants": len(outcome),
+        "killed": sum(killed.values()),
+        "survivors_with_a_reason": sum(found == SAID for found in outcome.values()),
+        "others": [f"{m.line}: {f}" for m, f in outcome.items() if f not in (KILLED, SAID)],
+        "not_tried": len(mutants) - len(outcome),
+        "killed_of_tried": {name: f"{killed[name]} of {tried[name]}" for name in sorted(tried)},
+        "survivors": [
+            {"file": m.file, "old": squeezed(m.old), "new": squeezed(m.new), "reason": m.reason}
+            for m, found in outcome.items()
+            if found == SAID
         ],
+        "done": {KILLED: [], SAID: []},
     }
-    lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
-    text = json.dumps(head, indent=1, ensure_ascii=False)[:-2] + f',\n "all": [\n{lines}\n ]\n}}\n'
-    json.loads(text)
-    RESULT.write_text(text, "utf-8")
+    for name, found in sorted(done.items()):
+        record["done"].setdefault(found, []).append(name)
+    rows = json.dumps(record, indent=1, ensure_ascii=False)
+    RESULT.write_text(re.sub(r'",\n\s+"(?=[0-9a-f]{16}")', '", "', rows) + "\n", "utf-8")
 
 
-def before(wanted: dict[str, Mutant]) -> tuple[dict[str, dict[str, Any]], float]:
-    """The outcomes of an earlier run that still hold, and the seconds that it took."""
+def before(mutants: Sequence[Mutant]) -> tuple[dict[str, str], float]:
+    """Return the outcomes of an earlier run that still hold, and the seconds that it took."""
     if not RESULT.exists():
         return {}, 0.0
     told = json.loads(RESULT.read_text("utf-8"))
-    kept = {
-        row["key"]: row
-        for row in told["all"]
-        if row["key"] in wanted and row["outcome"] in (KILLED, SAID)
-    }
-    return kept, float(told["seconds"])
+    wanted = {key(mutant) for mutant in mutants}
+    kept = {name: found for found in (KILLED, SAID) for name in told["done"][found]}
+    return {name: found for name, found in kept.items() if name in wanted}, told["seconds"]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -258,7 +271,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SystemExit("\n".join(found))
     chosen = [m for m in mutants if arguments.only in m.file]
     some = arguments.seconds is not None
-    done: dict[str, dict[str, Any]] = {}
+    done: dict[str, str] = {}
     spent = 0.0
     began = time.monotonic()
     if some:
@@ -266,8 +279,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"some mutants by chance, seed {arguments.seed}")
         chosen = chosen[:200]
     elif arguments.list == LIST:
-        wanted = {key(m): m for m in mutants}
-        done, spent = before(wanted) if not arguments.anew else ({}, 0.0)
+        done, spent = before(mutants) if not arguments.anew else ({}, 0.0)
         chosen = [m for m in chosen if key(m) not in done]
     load(chosen[:5] if some else chosen)
     bad, tried = [], 0
@@ -295,16 +307,8 @@ def run(arguments: argparse.Namespace) -> int:
             if outcome != KILLED or mutant.reason is not None or arguments.verbose:
                 print(f"{outcome}: {mutant.line}  [{mutant.test}]", flush=True)
             if not some and arguments.list == LIST:
-                done[key(mutant)] = {
-                    "file": mutant.file,
-                    "old": squeezed(mutant.old),
-                    "new": squeezed(mutant.new),
-                    "test": mutant.test,
-                    "outcome": outcome,
-                    "reason": mutant.reason,
-                    "key": key(mutant),
-                }
-                write(done, spent + time.monotonic() - began)
+                done[key(mutant)] = outcome
+                write(mutants, done, spent + time.monotonic() - began)
     print(f"{tried} mutants tried in {time.monotonic() - began:.0f} s, {len(bad)} to be looked at")
     return 1 if bad else 0
 
