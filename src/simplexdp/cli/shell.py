@@ -10,6 +10,7 @@ import typer
 
 from simplexdp import __version__
 from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.progress import printable
 
 app = typer.Typer(
     help="Train classifiers on private inputs with public labels, and say what is protected.",
@@ -52,7 +53,7 @@ AccountantName = Annotated[
 
 def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
     """Print a result for a script, in ASCII, which any terminal takes, or for a person."""
-    print(json.dumps(record, allow_nan=False) if as_json else text)
+    print(json.dumps(record, allow_nan=False) if as_json else printable(text))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -82,3 +83,5 @@ def pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value, parse_float=_finite, parse_constant=str)
     except json.JSONDecodeError:
         return name, value
+    except (ValueError, RecursionError):  # JSON, but of too many digits or too deep
+        raise ValueError(f"the value of --option {name} is too long; give a usual one") from None

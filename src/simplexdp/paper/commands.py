@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from simplexdp.cli import signals
 from simplexdp.cli.options import AllowUnverified, DataDir
 from simplexdp.cli.shell import Json, Quiet, app, emit
 
@@ -71,8 +72,11 @@ def reproduce(
         allow_unverified=allow_unverified,
         data_dir=data_dir,
         show_progress=not quiet,
+        stop=signals.asked,
     )
     emit(summary, as_json, reproduction.text_of(summary))
+    if signals.asked():
+        raise KeyboardInterrupt
     if summary.get("failed"):
         raise typer.Exit(2)  # the reasons are on standard error
 

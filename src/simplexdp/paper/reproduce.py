@@ -38,6 +38,7 @@ def reproduce(
     allow_unverified: bool = False,
     data_dir: Path | None = None,
     show_progress: bool = True,
+    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Fill a table or figure of the paper; what is there already is not made again."""
     if name not in names():
@@ -83,7 +84,9 @@ def reproduce(
     )
     # Ray hides the graphics cards from a task that does not ask for one.
     gpus = 1 if device.startswith("cuda") else 0
-    sweep = partial(cluster.sweep, address=ray_address, gpus_each=gpus) if ray else local.sweep
+    sweep = partial(local.sweep, stop=stop)
+    if ray:
+        sweep = partial(cluster.sweep, address=ray_address, gpus_each=gpus)
     deadline = None if budget_minutes is None else began + 60 * budget_minutes
     return _make_missing(name, work, sweep, results, run_root, deadline, show_progress)
 
