@@ -434,6 +434,9 @@ class Plan:
                 it is not known.
             computed_from_data: What was computed from the private inputs before the training.
             poisson: Whether all batches are Poisson samples; as seen so far unless given.
+
+        Returns:
+            Relation, sampling and assumptions, each with whether it holds.
         """
         accountant = accounting.ACCOUNTANTS[self.accountant]
         poisson = self._all_poisson if poisson is None else poisson
@@ -479,7 +482,11 @@ class Plan:
         return {"link": self.link, "link_bound": self.link_bound}
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a statement says beside the claim."""
+        """Return what a statement says beside the claim.
+
+        Returns:
+            Sentences on δ, the link and the estimator, where there is something to say.
+        """
         variant = VARIANT.format(link=self.link, bound=self.link_bound)
         return (
             *large_delta(self.delta, self.records),
@@ -501,6 +508,9 @@ class Plan:
                 it is not known.
             computed_from_data: What was computed from the private inputs before the training.
             notes: Sentences to add.
+
+        Returns:
+            The statement of the steps that were made.
         """
         done = self._event(self.steps_done) if self.steps_done else events.nothing()
         coverage = self.coverage(separate=separate, computed_from_data=computed_from_data)

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import nn
 
 from simplexdp import data, methods, models, training
-from simplexdp.methods import dpsgd
+from simplexdp.methods import _run, dpsgd
 from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.methods.dpsgd.step import StepParameters
 from simplexdp.settings import Settings
@@ -187,15 +187,15 @@ def test_an_empty_batch_is_a_step_of_noise() -> None:
 
 def test_a_noise_within_the_budget_is_taken_as_given() -> None:
     settings = Settings(method="dpsgd", epsilon=1.0, delta=1e-5)
-    options = dpsgd.checked_options(settings)
+    options = dpsgd.METHOD.options(settings)
     sigma, cost = dpsgd.noise_for(settings, options, 0.05, 100)
-    given = options | {"noise_multiplier": sigma}
+    given = dataclasses.replace(options, noise_multiplier=sigma)
     assert dpsgd.noise_for(settings, given, 0.05, 100) == (sigma, cost)
 
 
 def test_the_statement_says_what_stays_and_what_is_not_accounted_for() -> None:
     settings = Settings(method="dpsgd", epsilon=8.0)
-    made = dpsgd.statement(settings, data.load("digits"), parameters(), 5, 1.0)
+    made = dpsgd.coverage(settings, data.load("digits"), parameters())
     assert "divisor n·q stay" in made.sampling
     assert "Poisson" in made.sampling
     (rounding,) = [a for a in made.assumptions if "floating point" in a.text]
@@ -362,7 +362,7 @@ def test_a_run_with_averaged_weights_resumes(
     with killed(training, "_save", lambda job, run, step, _: step == 5, after=True):
         methods.run(settings, tmp_path / "cut", dataset=blobs)
     # Augmentation is not in the loop's settings, and belongs to the run's all the same.
-    monkeypatch.setattr(methods, "check_augmentation", lambda names, shape: None)
+    monkeypatch.setattr(_run, "check_augmentation", lambda names, shape: None)
     other = dataclasses.replace(settings, augment=("random_crop",))
     with pytest.raises(ValueError, match="other settings"):
         methods.run(other, tmp_path / "cut", resume=True, dataset=blobs)
