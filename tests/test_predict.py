@@ -47,7 +47,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str | Path) -> None:
-    cli.app([str(argument) for argument in arguments], standalone_mode=False)
+    cli.commands()([str(argument) for argument in arguments], standalone_mode=False)
 
 
 def test_pictures_from_a_released_folder_alone(

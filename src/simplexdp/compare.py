@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, data, files, methods, progress, runs
+from simplexdp import __version__, claims, data, files, methods, progress, runs
 from simplexdp import audit as attacks
 from simplexdp.files import check_picture, finite
 from simplexdp.ledger import Ledger, identity
@@ -94,6 +94,8 @@ def compare(
         if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
             raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
     dataset = data.load(settings.data, **settings.data_options)
+    if not allow_large_delta:
+        claims.refuse_large_delta(settings.delta, len(dataset.train.labels))
     prepared = [methods.prepare(one, dataset) for one in chosen.values()]
     if ledger is not None:
         ledger.check(identity(settings.data), seeds * [one.event for one in prepared])

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from simplexdp import files
 from simplexdp.data import medical
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.schema import Bounds, checked_bounds, to_unit
@@ -87,7 +88,7 @@ def files_in(folder: Path) -> list[Path]:
     """
     listed, persons = sorted(folder.iterdir()), _folders(folder)
     where = f"the folder {folder.name} in {folder.parent.name}"
-    there = [path for path in listed if path.is_file()]
+    there = [path for path in listed if not path.is_dir()]
     listed = [*there, *(path for person in persons for path in sorted(person.iterdir()))]
     if unread := sum(path.suffix.lower() in UNREAD for path in listed):
         raise DataError(
@@ -95,6 +96,8 @@ def files_in(folder: Path) -> list[Path]:
             "or take them away"
         )
     found = [path for path in listed if path.suffix.lower() in SUFFIXES]
+    for path in found:
+        files.check_ordinary(path, "take it away")
     if not found:
         raise DataError(f"{where} holds no {', '.join(s[1:] for s in SUFFIXES)} images")
     if persons and any(path.parent == folder for path in found):

@@ -143,6 +143,8 @@ class Preprocessing:
 
     def _of_images(self, names: list[str], paths: list[Path], seen: Counter[str]) -> Named:
         form = self._form()
+        for path in paths:
+            files.check_ordinary(path, "name another file")
         found = [images.read_file(p, form, str(p), seen) for p in paths]
         return names, np.stack(found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from simplexdp import files
 from simplexdp.data import arrays, images, own, tables
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.preprocessing import Preprocessing
@@ -13,6 +14,7 @@ from simplexdp.data.preprocessing import Preprocessing
 def read_path(path: Path, options: own.Options) -> Array:
     """Read new records: one image or a folder of them, X of an .npz, or a table."""
     schema, image_size = options.schema, options.image_size
+    files.check_ordinary(path)
     own.check_used(path, options)
     if schema.public:
         raise DataError(
