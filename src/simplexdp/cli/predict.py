@@ -45,3 +45,20 @@ def predict(
     told = "with probabilities" if loaded.probabilities else "classes alone: its softmax is none"
     text_line = f"{out}: {record['records']:,} records ({told})\n{loaded.statement.headline()}"
     emit(record, as_json, text_line)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A run's folder, or a released one.")],
+    out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
+    as_json: Json = False,
+) -> None:
+    """Write a model as ONNX with its preprocessing inside, checked against torch."""
+    from simplexdp import load_model
+    from simplexdp.export import to_onnx
+
+    loaded = load_model(model)
+    path = to_onnx(loaded, out)
+    headline = loaded.statement.headline()
+    record = {"onnx": str(path), "model": str(model), "headline": headline}
+    emit(record, as_json, f"{path}: computes what {model} computes\n{headline}")
