@@ -61,11 +61,11 @@ def killed() -> Callable[..., contextlib.AbstractContextManager[None]]:
     ) -> Iterator[None]:
         original = getattr(owner, name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if not when(*arguments):
-                return original(*arguments)
+                return original(*arguments, **named)
             if after:
-                original(*arguments)
+                original(*arguments, **named)
             raise Kill
 
         with pytest.MonkeyPatch.context() as patch:

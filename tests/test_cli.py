@@ -221,7 +221,7 @@ def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
     def full(**given: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(cli, "commands", lambda: full)
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
