@@ -44,7 +44,9 @@ class OutOfTime(Exception):
 class Update(Protocol):
     """One step of a method; returns the loss if it may be logged under the method's claim."""
 
-    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None: ...
+    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        """Take a batch, change the model, and return the loss or None."""
+        ...
 
 
 @dataclass
@@ -150,7 +152,8 @@ def train(job: Job, run: Run) -> Reached:
                 _save(job, run, done, elapsed())
                 saved = time.monotonic()
             if stopped:
-                raise OutOfTime
+                begun = f"; go on with --resume --out {run.folder.path}" if run.folder else ""
+                raise OutOfTime(f"stopped after step {done} of {job.steps}{begun}")
     final = predictions(evaluated, dataset.test, settings.device)
     warn_of_failure(job.model, dataset, final, run.folder is not None, job.weighable)
     accuracy = float((final == dataset.test.labels).mean())

@@ -1,4 +1,4 @@
-"""What fixed features? Maps by name, each a function of one record and of public numbers."""
+"""Feature maps by name, each a function of one record and of public numbers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ class FeatureMap:
 
     @property
     def width(self) -> int:
+        """Return the number of features."""
         return self.channels * self.positions
 
 
 def build(name: str | RowMap, input_shape: tuple[int, ...]) -> FeatureMap:
-    """The map of this name for records of this shape; "auto" is scattering for images.
+    """Return the map of this name for records of this shape; "auto" is scattering for images.
 
     A name with a colon, "package.module:function", is the user's own function from an array
     (N, …), in single precision and with pixels in [0, 1], to an array (N, d); it must treat every
@@ -80,7 +81,7 @@ def as_float(batch: torch.Tensor) -> torch.Tensor:
 
 
 def columns(batch: torch.Tensor) -> torch.Tensor:
-    """The columns themselves, over the root of their number: columns in [-1, 1] have norm ≤ 1."""
+    """Return the columns over the root of their number: columns in [-1, 1] have norm ≤ 1."""
     rows = as_float(batch).flatten(1)
     return rows / math.sqrt(rows.shape[1])
 
