@@ -51,6 +51,14 @@ def data_options(
         str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")
     ] = None,
     test_fraction: Annotated[float | None, typer.Option(help="Share held out for tests.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Column, or array of an .npz, of whose a record is: protects persons."),
+    ] = None,
+    features_from: Annotated[
+        str | None,
+        typer.Option(help="What made your vectors, or trained your encoder, as declared in text."),
+    ] = None,
 ) -> dict[str, Any]:
     """Return what was given, as `data.load` and a run's configuration take it."""
     given: dict[str, Any] = {
@@ -65,6 +73,8 @@ def data_options(
         "schema": None if schema is None else str(schema),
         "image_size": image_size,
         "test_fraction": test_fraction,
+        "group": group,
+        "features_from": features_from,
     }
     return {name: value for name, value in given.items() if value is not None}
 
