@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import stat
+import tempfile
 
 import pytest
 
-from simplexdp import cli, runs
+from simplexdp import cli, plugins, runs
 from simplexdp.settings import Settings
 
 SCHEDULE = ["--delta", "1e-5", "--alpha", "3", "--sample-rate", "0.005", "--steps", "20000"]
@@ -30,9 +32,9 @@ def test_visible_participation_costs_more(succeed):
     assert visible["epsilon"] == pytest.approx(13, rel=0.05)
 
 
-def test_train_prints_one_json_object_and_writes_a_run(command, tmp_path):
+def test_train_prints_one_json_object_and_writes_a_run(process, tmp_path):
     arguments = ["train", "--steps", "300", "--batch-size", "8", "--json", "--out", "r"]
-    done = command(*arguments)
+    done = process(*arguments)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     wanted = {"accuracy", "method", "data", "model", "epsilon", "delta", "seconds", "run"}
@@ -193,11 +195,9 @@ def test_an_audit_refuses_what_it_would_ignore(command, arguments, message):
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])
-def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(
-    command, monkeypatch, tmp_path, arguments
-):
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    done = command("train", "--method", "certified", "--steps", "3", "--quiet", *arguments)
+def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(command, arguments):
+    given = ("--method", "certified", "--steps", "3", "--quiet", *arguments)
+    done = command("train", *given, encoding="ascii")
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
 
@@ -226,3 +226,44 @@ def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 2
     assert "the disk is full; make room first" in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_file_for_its_owner(monkeypatch, capsys, tmp_path):
+    def broken(**_: object) -> int:
+        secret = 271828  # a variable's value stays out of the file
+        raise KeyError("no such thing" * (secret > 0))
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    (path,) = tmp_path.iterdir()
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert f"unexpected KeyError, a fault of this program; {path} tells where" in told.err
+    assert "no such thing" not in told.err
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "in broken" in path.read_text()
+    assert "no such thing" in path.read_text()
+    assert "271828" not in path.read_text().replace("secret = 271828", "")
+
+
+def test_without_room_for_the_file_the_line_stands_alone(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(cli, "app", lambda **_: {}["missing"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "unexpected KeyError" in capsys.readouterr().err
+
+
+def test_a_plug_in_that_cannot_be_imported_is_told_in_a_line(monkeypatch, capsys, tmp_path):
+    def missing(group: str, name: str) -> None:
+        raise ModuleNotFoundError("No module named 'something'")
+
+    monkeypatch.setattr(plugins, "load", missing)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("simplexdp: unexpected ModuleNotFoundError")

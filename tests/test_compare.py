@@ -31,7 +31,7 @@ def test_an_audit_adds_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert {**kept, "runs": out} == json.loads(done.stdout)
     assert tuple(audits) == METHODS
     assert "canary (40 trainings)" in audits["dirichlet"]
-    assert "; above the figure of 1 in that relation" in audits["dirichlet"]
+    assert "; above the bound of 1 in that relation" in audits["dirichlet"]
     assert "does not cover the weights" in audits["dirichlet"]
     assert audits["plain"].endswith("; nothing is claimed")
 
@@ -94,7 +94,7 @@ def test_methods_on_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_a_method_has_no_use_for_is_left_out_before_anything_is_trained() -> None:
     settings = Settings(alpha=5.0, accountant="exact", optimizer="adam", model="mlp", steps=3)
     for name in methods.names():
-        methods.check_used(compare.settings_of(name, settings))
+        methods.lookup(name).options(compare.settings_of(name, settings))
     assert compare.settings_of("dirichlet", settings).alpha == 5.0
     assert compare.settings_of("dpsgd", settings).optimizer == "adam"
     assert compare.settings_of("certified", settings).optimizer == "sgd"
@@ -106,7 +106,7 @@ def test_the_audit_attacks_each_method_with_settings_that_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def attack(settings: Settings, *given: Any, **named: Any) -> dict[str, Any]:
-        methods.check_used(settings)
+        methods.lookup(settings.method).options(settings)
         return {"summary": settings.optimizer}
 
     monkeypatch.setattr(audit, "run", attack)

@@ -40,7 +40,7 @@ def weights(outcome: methods.Outcome) -> np.ndarray:
     return torch.cat([p.detach().flatten() for p in outcome.model.parameters()]).numpy()
 
 
-def fixed_noise(logits, labels, r, alpha, rng, estimator="marginal"):
+def fixed_noise(logits, labels, r, alpha, rng, *estimator_and_link):
     """The expected loss in the place of a draw: what a record contributes is its own alone."""
     s_y = torch.softmax(logits.double(), 1)[torch.arange(len(labels)), labels]
     return torch.digamma(torch.tensor(r + logits.shape[1] * alpha)) - torch.digamma(r * s_y + alpha)

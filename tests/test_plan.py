@@ -215,7 +215,9 @@ def test_a_ledger_charges_a_plan_no_more_than_its_budget(tmp_path, accountant):
     """By the numerical figure of the same participation, which is below both."""
     plan = small_plan(seed=3, accountant=accountant)
     book = ledger.Ledger(tmp_path / "ledger.jsonl")
-    book.reserve("data", "dirichlet", plan.event(), "run", ledger.DRAWS)
+    book.reserve(
+        "data", "dirichlet", plan.event(), "run", ledger.DRAWS, broken=plan.coverage().broken()
+    )
     spent = book.spent("data", plan.delta)
     assert 0.0 < spent.draws <= plan.epsilon
     assert any("known seed" in caveat for caveat in spent.caveats)
@@ -271,7 +273,7 @@ def test_batches_that_the_plan_did_not_draw_are_not_called_poisson():
     assert poisson.holds is True
     found.begin_step(900)
     other = found.statement()
-    assert other.sampling.startswith("not seen; the figure is for Poisson")
+    assert other.sampling.startswith("not seen; the bound is for Poisson")
     (poisson,) = [a for a in other.assumptions if a.text == accounting.POISSON]
     assert poisson.holds is None
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from simplexdp import distributed, methods, runs, training
 from simplexdp.ledger import Ledger, identity
+from simplexdp.methods import _run
 from simplexdp.settings import Settings
 
 SETTINGS = Settings(
@@ -44,11 +45,11 @@ def test_a_folder_without_a_checkpoint_keeps_its_settings_all_the_same(tmp_path,
     begun = Settings(data="blobs", method="certified", epsilon=1.0, seed=0)
     folder = runs.RunFolder.create(tmp_path / "run", begun)
     other = dataclasses.replace(begun, epsilon=4.0)
-    with pytest.raises(ValueError, match="other settings or by another version"):
+    with pytest.raises(ValueError, match="other settings or another revision"):
         methods.run(other, folder.path, resume=True, dataset=blobs)
-    record = {**folder.configuration(), "version": "0.0.1"}
+    record = {**folder.configuration(), "revision": 99}
     (folder.path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="other settings or by another version"):
+    with pytest.raises(ValueError, match="other settings or another revision"):
         methods.run(begun, folder.path, resume=True, dataset=blobs)
 
 
@@ -113,7 +114,7 @@ def test_another_run_in_the_same_folder_is_counted_again(
     if first_counts:
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
         shutil.rmtree(tmp_path / "run")
-    with monkeypatch.context() as patch, killed(runs.RunFolder, "reserve"):
+    with monkeypatch.context() as patch, killed(_run, "reserve"):
         patch.setattr(runs.RunFolder, "forget_seed", lambda _: None)  # a kill forgets nothing
         methods.run(SETTINGS, tmp_path / "run", dataset=blobs, ledger=book)
     assert (tmp_path / "run/checkpoint.safetensors").exists()

@@ -147,7 +147,12 @@ def load_model(
         ValueError: If the folder holds no finished model, or one that is damaged.
 
     Example:
-        >>> simplexdp.load_model("runs/digits-1")  # doctest: +SKIP
+        >>> import tempfile
+        >>> from simplexdp import Settings, data, load_model, methods
+        >>> asked = Settings(steps=3, batch_size=8)
+        >>> _, run = methods.run(asked, Path(tempfile.mkdtemp()) / "run")
+        >>> load_model(run.path).predict(data.load("digits").test.inputs[:5]).shape
+        (5,)
     """
     path = Path(folder)
     if missing := [name for name in HANDED_OUT if not (path / name).is_file()]:

@@ -119,6 +119,23 @@ def check(event: DpEvent, coverage: Coverage) -> None:
         raise ValueError("a Dirichlet bound covers the draws, never the released weights")
 
 
+def check_releases(event: DpEvent, releases: Mapping[str, float]) -> None:
+    """Refuse named releases that are not what the event charges.
+
+    Raises:
+        ValueError: If their μ together is not that of the event's Gaussian steps, unsampled.
+    """
+    from simplexdp.accounting import events
+
+    if not releases:
+        return
+    named = math.hypot(*releases.values())
+    noises = [(events.mechanism_of(step), count) for step, count in events.steps_of(event)]
+    charged = math.hypot(*(math.sqrt(count) / step.noise_multiplier for step, count in noises))
+    if not math.isclose(named, charged, rel_tol=1e-9):
+        raise ValueError(f"the releases have μ = {named:.6g} and the event charges {charged:.6g}")
+
+
 def described(event: DpEvent) -> dict[str, Any]:
     """Return the parameters that an event of one kind of step holds, as a statement names them."""
     from simplexdp.accounting import events

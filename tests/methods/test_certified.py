@@ -45,7 +45,7 @@ def test_a_run_on_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ({"batch_size": 64}, "no use for --batch-size"),
         ({"options": {"clip": 0.0}}, "clip"),
         ({"options": {"clip": "half"}}, "give a number"),
-        ({"options": {"mean_share": None}}, "give a number"),
+        ({"options": {"mean_share": True}}, "give a number"),
         ({"options": {"features": "wavelets"}}, "unknown features"),
     ],
 )

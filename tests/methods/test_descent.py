@@ -132,7 +132,7 @@ def test_the_average_of_constant_weights_is_those_weights() -> None:
             p.zero_()
     for step in range(2000):
         one.average(step)
-    torch.testing.assert_close(weights(one.averaged), weights(one.model))
+    torch.testing.assert_close(weights(one.averaged), weights(one.model), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", NETWORKS)

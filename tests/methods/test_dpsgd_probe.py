@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from opacus.grad_sample import GradSampleModule
 from torch import nn
 
 from simplexdp import data, methods, models
@@ -109,19 +108,19 @@ def test_our_own_networks_pass_and_are_left_as_they_were(name: str) -> None:
     before = {key: value.clone() for key, value in model.state_dict().items()}
     modes = [module.training for module in model.modules()]
     state = torch.get_rng_state()
-    dpsgd_probe.with_gradients_by_record(model, shape, 3).remove_hooks()
+    assert dpsgd_probe.check_by_record(model, shape, 3) > math.prod(shape)
     assert torch.equal(torch.get_rng_state(), state)
     assert [module.training for module in model.modules()] == modes
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]), key
     for parameter in model.parameters():
         assert parameter.grad is None
-        assert parameter.grad_sample is None
+        assert getattr(parameter, "grad_sample", None) is None
 
 
 def test_dropout_is_the_same_in_both_passes() -> None:
     torch.manual_seed(0)
-    dpsgd_probe.with_gradients_by_record(Dropping((1, 8, 8), 3), (1, 8, 8), 3)
+    dpsgd_probe.check_by_record(Dropping((1, 8, 8), 3), (1, 8, 8), 3)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,7 @@ def test_gradients_that_are_not_by_record_are_refused(network: type, words: str)
     torch.manual_seed(0)
     model = network((1, 8, 8), 3)
     with pytest.raises(ValueError, match=words):
-        dpsgd_probe.with_gradients_by_record(model, (1, 8, 8), 3)
+        dpsgd_probe.check_by_record(model, (1, 8, 8), 3)
 
 
 @pytest.mark.parametrize("network", [Patches, PositionsFirst])
@@ -144,7 +143,7 @@ def test_a_step_refuses_a_wrong_number_of_gradients(network: type) -> None:
     """Unrefused, removing one of 9 records can move the sum by several clips."""
     torch.manual_seed(0)
     model = network((1, 8, 8), 3)
-    GradSampleModule(model, loss_reduction="sum")
+    dpsgd_probe.hooked(model)
     with pytest.raises(ValueError, match="rows where there are 9 records"):
         dpsgd_step.clipped_sum(model, *records(9), PARAMETERS, np.random.default_rng(0))
 
@@ -152,7 +151,7 @@ def test_a_step_refuses_a_wrong_number_of_gradients(network: type) -> None:
 def test_copies_of_records_are_counted_too() -> None:
     """Without augmentations a record has one copy; averaging over two would mix two records."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    GradSampleModule(model, loss_reduction="sum")
+    dpsgd_probe.hooked(model)
     two = StepParameters(CLIP, 1.0, 8.0, rescale=False, copies=2, augmentations=(), microbatch=100)
     with pytest.raises(ValueError, match="8 rows where there are 16 records"):
         dpsgd_step.clipped_sum(model, *records(8), two, np.random.default_rng(0))

@@ -131,11 +131,17 @@ def test_a_clip_below_the_rows_changes_nothing_but_the_scale(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"options": {"form": "both"}}, "unknown form"),
-        ({"options": {"relation": "add/remove"}}, "unknown relation"),
+        (
+            {"options": {"form": "both"}},
+            "the option form is 'both'; leave it out or use fixed or trained",
+        ),
+        (
+            {"options": {"relation": "add/remove"}},
+            "the option relation is 'add/remove'; leave it out or use zero-out",
+        ),
         ({"options": {"clip": 0.0}}, "clip"),
-        ({"options": {"clip": 70}}, "the clip is 70.0; it must be positive and at most 64"),
-        ({"options": {"clip": None}}, "the option clip is None; give a number"),
+        ({"options": {"clip": 70}}, "the clip is 70; it must be positive and at most 64"),
+        ({"options": {"clip": True}}, "the option clip is True; give a number"),
         ({"options": {"dimensions": 0}}, "dimensions"),
         ({"options": {"dimensions": 2.5}}, "dimensions is 2.5; give a whole number"),
         ({"options": {"depth": 1}}, "does not know"),
@@ -211,10 +217,9 @@ def test_a_layer_that_a_pass_does_not_use_once_is_refused(name: str | None, uses
 
 
 def test_trained_form_does_not_claim_the_weights() -> None:
-    outcome = gaussian_features.train(
+    outcome = methods.train(
         settings(epsilon=8.0, steps=40, batch_size=100, seed=0, options={"form": "trained"}),
         data.load("digits"),
-        None,
     )
     assert not outcome.statement.covers_weights
     assert not outcome.statement.covers_draws

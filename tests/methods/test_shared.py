@@ -67,8 +67,8 @@ def test_class_weights_find_a_rare_class(
         seed=seed, lr=lr,
     )  # fmt: skip
     train = methods.train
-    without = train(settings, dataset, None)
-    weighted = train(replace(settings, options={"class_weights": "balanced"}), dataset, None)
+    without = train(settings, dataset)
+    weighted = train(replace(settings, options={"class_weights": "balanced"}), dataset)
 
     def recall(outcome: methods.Outcome) -> float:
         rare = torch.from_numpy(blobs.test.inputs[blobs.test.labels == 1])
@@ -84,8 +84,8 @@ def test_class_weights_find_a_rare_class(
 
 @pytest.mark.parametrize("method", ["dirichlet", "plain"])
 def test_other_class_weights_are_refused(method: str, blobs: data.Dataset) -> None:
-    settings = Settings(data="blobs", method=method, options={"class_weights": 3})
-    with pytest.raises(ValueError, match="class_weights is 3; leave it out or use balanced"):
+    settings = Settings(data="blobs", method=method, options={"class_weights": "3"})
+    with pytest.raises(ValueError, match="class_weights is '3'; leave it out or use balanced"):
         methods.train(settings, blobs)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
+import traceback
 from typing import Any
 
 import typer
@@ -24,9 +26,6 @@ from simplexdp.cli.shell import app
 
 __all__ = ["app", "audit", "budget", "compare", "data", "main", "train"]
 
-for _name in plugins.names("simplexdp.commands"):
-    plugins.load("simplexdp.commands", _name)
-
 # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
 CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
 
@@ -39,10 +38,12 @@ INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 
 def main() -> None:
-    """Run a command: every foreseen failure is one line on standard error and exit code 2."""
+    """Run a command: every failure is one line on standard error and exit code 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        for name in plugins.names("simplexdp.commands"):
+            plugins.load("simplexdp.commands", name)
         code = app(standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
@@ -54,6 +55,8 @@ def main() -> None:
         code = _fail(FULL if files.is_disk_full(error) else _said(error))
     except ArithmeticError:
         code = _fail("a number is too large or too small to compute with; give a usual one")
+    except Exception as error:
+        code = _fail(_kept(error))
     if code == INTERRUPTED:
         code = _fail(f"interrupted; {GO_ON}")
     sys.exit(code or 0)
@@ -64,6 +67,20 @@ def _said(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
         return str(error)
     return f"{error.filename}: {error.strerror}; give another path, or mend this one"
+
+
+def _kept(error: Exception) -> str:
+    """Write a traceback, with the code's lines and no values of variables, for its owner alone."""
+    what = f"unexpected {type(error).__name__}, a fault of this program"
+    try:
+        handle, path = tempfile.mkstemp(prefix="simplexdp-error-", suffix=".txt")  # mode 0600
+        with open(handle, "w", encoding="utf-8") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return f"{what}; there is no room to write down where it came from"
+    return (
+        f"{what}; {path} tells where: read it before you pass it on, its last line may quote data"
+    )
 
 
 def _help(error: Any) -> int:

@@ -14,12 +14,11 @@ from simplexdp.cli.shell import Json, Quiet, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
-OFFERED = [f.name for f in dataclasses.fields(Settings) if f.metadata.get("help")]
 WHERE = ("device", "threads", "workers")  # may be others when a run goes on
 
 
 @app.command()
-@with_settings(*OFFERED)
+@with_settings()
 @with_data
 def train(
     files: dict[str, Any],

@@ -18,7 +18,7 @@ BLOCK = 32
 
 
 def compute(inputs: Array, feature_map: FeatureMap, use_cache: bool = True) -> Array:
-    """The features of all records, float32 (N, d): from the cache where they are stored.
+    """Return the features of all records, float32 (N, d): from the cache where they are stored.
 
     A row need not be finite: whether one is depends on a private record, so nothing is refused for
     it. The methods count such a row as zero.

@@ -1,4 +1,4 @@
-"""Where do computed features live? One .npy file for each data set and feature map.
+"""The cache of computed features: one .npy file for each data set and feature map.
 
 The name is a digest of the inputs, of the feature map and of its version, so a file can never be
 taken for another data set's. A file is written beside its place and renamed when complete. The
@@ -26,12 +26,12 @@ SECONDS_UNTIL_ABANDONED = 3600.0
 
 
 def folder() -> Path:
-    """The cache of features."""
+    """Return the cache of features."""
     return files.cache_folder("features")
 
 
 def fingerprint(inputs: Array, feature_map: str) -> str:
-    """A digest of the inputs, with their shape and type, and of what is computed from them."""
+    """Return a digest of the inputs, their shape and type, and what is computed from them."""
     digest = hashlib.sha256(f"{feature_map}|{inputs.shape}|{inputs.dtype}|".encode())
     for first in range(0, len(inputs), 8192):
         digest.update(np.ascontiguousarray(inputs[first : first + 8192]).data)
@@ -39,7 +39,7 @@ def fingerprint(inputs: Array, feature_map: str) -> str:
 
 
 def read(key: str, rows: int) -> Array | None:
-    """The stored features, mapped from disk, or None; a file of another length is not taken."""
+    """Return the stored features, mapped from disk; None for another length, or no file."""
     path = folder() / f"{key}.npy"
     if not path.is_file():
         return None

@@ -112,7 +112,7 @@ def as_float(batch: torch.Tensor) -> torch.Tensor:
 
 
 def columns(batch: torch.Tensor) -> torch.Tensor:
-    """The columns themselves, over the root of their number: columns in [-1, 1] have norm ≤ 1."""
+    """Return the columns over the root of their number: columns in [-1, 1] have norm ≤ 1."""
     rows = as_float(batch).flatten(1)
     return rows / math.sqrt(rows.shape[1])
 

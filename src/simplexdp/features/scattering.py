@@ -1,4 +1,4 @@
-"""Which fixed features does an image have? Its 2-D scattering transform (Bruna and Mallat, 2013).
+"""The 2-D scattering transform of images (Bruna and Mallat, 2013).
 
 Morlet wavelets at ``J`` scales and ``L`` angles, a modulus, and a low-pass filter, twice over. The
 filters are Kymatio's: the same formulas, the same reflected border, the same order of the
@@ -24,20 +24,20 @@ VERSION = "scattering2d-2"
 
 
 def padded_side(side: int, scales: int) -> int:
-    """The side after the reflected border: a multiple of 2^J with at least one cell to drop."""
+    """Return the side after the reflected border: a multiple of 2^J with a cell or more to drop."""
     step = 2**scales
     return int(((side + step) // step + 1) * step)
 
 
 def output_side(side: int, scales: int) -> int:
-    """The side of the transform: the padded side in cells of 2^J, without its first and last."""
+    """Return the transform's side: the padded side in cells of 2^J but its first and last."""
     return int(padded_side(side, scales) // 2**scales - 2)
 
 
 def gabor(
     height: int, width: int, sigma: float, theta: float, xi: float, slant: float
 ) -> np.ndarray:
-    """A Gabor function made periodic on the grid, as if tiled over the plane."""
+    """Return a Gabor function made periodic on the grid, as if tiled over the plane."""
     rotation = np.array([[math.cos(theta), -math.sin(theta)], [math.sin(theta), math.cos(theta)]])
     curvature = rotation @ np.diag([1.0, slant**2]) @ rotation.T / (2 * sigma**2)
     total = np.zeros((height, width), dtype=np.complex128)
@@ -56,14 +56,14 @@ def gabor(
 def morlet(
     height: int, width: int, sigma: float, theta: float, xi: float, slant: float
 ) -> np.ndarray:
-    """A Gabor function less the multiple of its envelope that makes its sum zero."""
+    """Return a Gabor function less the multiple of its envelope that makes its sum zero."""
     wave = gabor(height, width, sigma, theta, xi, slant)
     envelope = gabor(height, width, sigma, theta, 0.0, slant)
     return np.asarray(wave - wave.sum() / envelope.sum() * envelope)
 
 
 def periodize(spectrum: torch.Tensor, factor: int) -> torch.Tensor:
-    """The spectrum of a signal sampled every ``factor`` cells: the mean of its aliases."""
+    """Return the spectrum of a signal sampled every ``factor`` cells: the mean of its aliases."""
     if factor == 1:
         return spectrum
     *lead, height, width = spectrum.shape
@@ -72,7 +72,7 @@ def periodize(spectrum: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 def lowpass_matrix(side: int, stride: int, sigma: float, drop: int) -> torch.Tensor:
-    """The Gaussian low-pass along one axis, sampled every ``stride``, less ``drop`` border cells.
+    """Return the Gaussian low-pass along one axis, sampled every ``stride``, less border cells.
 
     The 2-D low-pass is isotropic, so it is this matrix on the rows and on the columns.
     """
@@ -99,7 +99,7 @@ class FilterBank:
 
 @lru_cache(maxsize=8)
 def filter_bank(height: int, width: int, scales: int, angles: int) -> FilterBank:
-    """The filters for a padded height and width, in single precision."""
+    """Return the filters for a padded height and width, in single precision."""
     wavelets = []
     for j in range(scales):
         bank = [
@@ -160,7 +160,7 @@ def _modulus(spectrum: torch.Tensor, wavelets: torch.Tensor, factor: int) -> tor
 
 
 def scatter(images: torch.Tensor, scales: int = 2, angles: int = 8) -> torch.Tensor:
-    """The scattering transform of float images (N, C, H, W), as (N, C·paths, h, w).
+    """Return the scattering transform of float images (N, C, H, W), as (N, C·paths, h, w).
 
     There are 1 + J·L + L²·J(J−1)/2 paths. They come in Kymatio's order: the zeroth, the first by
     scale and angle, the second by first scale, first angle, second scale, second angle.

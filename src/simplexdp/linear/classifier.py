@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.linear import exact_sums, noisy_gd, whitening
 from simplexdp.linear.rule import Rule, choose
-from simplexdp.noise import Bits
+from simplexdp.noise import Bits, OnRelease, unheard
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -59,6 +59,11 @@ class Spending:
     def epsilon(self) -> float:
         """Return ε of everything released, at `delta`."""
         return gaussian_epsilon(self.mu, self.delta)
+
+    def by_name(self) -> dict[str, float]:
+        """Return μ by the name under which `fit` tells of releases, of those that are made."""
+        shares = {"mean": self.mu_mean, "moments": self.mu_moments, "steps": self.mu_steps}
+        return {name: mu for name, mu in shares.items() if mu > 0}
 
     def event(self) -> DpEvent:
         """Return what a ledger charges: one Gaussian release of the whole μ, of multiplier 1/μ."""
@@ -179,6 +184,7 @@ def fit(
     cost: Spending,
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
+    on_release: OnRelease = unheard,
     persons: NDArray[np.int64] | None = None,
 ) -> Fitted:
     """Fit on raw features with the given rule and its cost.
@@ -192,6 +198,7 @@ def fit(
         cost: From `planned`.
         bits: Source of random bits: `noise.system_bits`, or a seeded one for tests.
         on_step: Called with the number of each step.
+        on_release: Told of each release before it is used, by its name: mean, moments or steps.
         persons: Whose each record is, by numbers from 0, each of which occurs; the unit of privacy
             is then the person. None where every record is a unit of its own.
 
@@ -214,7 +221,7 @@ def fit(
         one_each = features[np.unique(persons, return_index=True)[1]]
         order = np.argsort(persons, kind="stable")
         labels, persons = labels[order], persons[order]
-    change = shaped(one_each, shape, rule, cost, bits)
+    change = shaped(one_each, shape, rule, cost, bits, on_release)
     rows = transformed(features, change, order, persons)
     rule = rule.stable(change.largest)
     log_prior = public_log_prior(labels, classes)
@@ -226,13 +233,19 @@ def fit(
         cost.noise_multiplier,
         bits,
         on_step,
+        on_release,
     )
     raw, offset = change.fold(weights)
     return Fitted(raw, offset + log_prior, cost, rule)
 
 
 def shaped(
-    features: NDArray[Any], shape: tuple[int, int], rule: Rule, cost: Spending, bits: Bits
+    features: NDArray[Any],
+    shape: tuple[int, int],
+    rule: Rule,
+    cost: Spending,
+    bits: Bits,
+    on_release: OnRelease = unheard,
 ) -> whitening.Transform:
     """Return the transform from the released mean and moments, as far as the rule pays for them."""
     mean = np.zeros(shape[0] * shape[1])
@@ -242,11 +255,11 @@ def shaped(
         features, whitening.RAW_ROW_BOUND, *shape, moments=rule.moment_share > 0
     )
     if rule.mean_share > 0:
-        mean = whitening.release_mean(total, len(features), cost.mu_mean, bits)
+        mean = whitening.release_mean(total, len(features), cost.mu_mean, bits, on_release)
     if rule.moment_share == 0:
         return whitening.identity(mean, *shape)
     moments = whitening.release_moments(
-        by_channel, by_position, len(features), mean, cost.mu_moments, bits
+        by_channel, by_position, len(features), mean, cost.mu_moments, bits, on_release
     )
     return whitening.transform(moments, len(features), rule.ridge, rule.width)
 

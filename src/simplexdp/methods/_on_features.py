@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -86,15 +87,6 @@ class OnFeatures(Method):
         named = self.Options.of(self.name, settings.options).features  # type: ignore[attr-defined]
         return features.build(named, shape, declared)
 
-    def check_null(self, settings: Settings, input_shape: tuple[int, ...]) -> None:
-        """Refuse features that an input of zeros does not make 0: it would be no null record."""
-        feature_map = self.feature_map(settings, input_shape)
-        if bool(feature_map.apply(torch.zeros(1, *input_shape)).any()):
-            raise ValueError(
-                f"the features {feature_map.name} of an input of zeros are not 0, so it is no null "
-                "record; use --relation pair"
-            )
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -105,11 +97,23 @@ class Rows:
     validation: NDArray[Any] | None
 
 
-def compute(dataset: data.Dataset, feature_map: features.FeatureMap, keep: bool) -> Rows:
-    """Return the features of every split, from the cache where they are kept."""
+def compute(
+    dataset: data.Dataset,
+    feature_map: features.FeatureMap,
+    keep: bool,
+    without: frozenset[int] = frozenset(),
+) -> Rows:
+    """Return the features of every split, from the cache where they are kept.
+
+    Rows of records that are to contribute nothing are not finite: every sum counts them as zero.
+    """
     held_out = dataset.validation
+    train = features.compute(dataset.train.inputs, feature_map, keep)
+    if without:
+        train = np.array(train)
+        train[sorted(without)] = np.nan
     return Rows(
-        features.compute(dataset.train.inputs, feature_map, keep),
+        train,
         features.compute(dataset.test.inputs, feature_map, keep),
         None if held_out is None else features.compute(held_out.inputs, feature_map, keep),
     )

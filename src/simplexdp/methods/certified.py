@@ -58,12 +58,13 @@ class Certified(_on_features.OnFeatures):
     persons = True
     Options = CertifiedOptions
     audited = Audited(
+        removes=True,
         trials=400,
         visible=_on_features.COLUMNS,
         # A random whitening would blur the projection; its share of the budget goes to the steps.
         pairs={**_on_features.COLUMNS, "moment_share": 0.0},
-        # Rows are not centred either: then an input of zeros is the null record of zero-out.
         in_out={**_on_features.COLUMNS, "moment_share": 0.0, "mean_share": 0.0},
+        heard={**_on_features.COLUMNS, "moment_share": 0.1, "clip": 0.1},
     )
 
     def takes(self, settings: Settings) -> frozenset[str]:
@@ -97,7 +98,7 @@ class Certified(_on_features.OnFeatures):
 
         def start(run: Run) -> Trained:
             # The thousand small trainings of an audit leave nothing behind.
-            rows = _on_features.compute(dataset, feature_map, keep=run.folder is not None)
+            rows = _on_features.compute(dataset, feature_map, run.folder is not None, run.without)
             linear.check(rows.train, labels, dataset.classes, shape, rule, persons)
             run.pay()
             bits = _on_features.noise_bits(settings.seed)
@@ -111,6 +112,7 @@ class Certified(_on_features.OnFeatures):
                     cost,
                     bits,
                     lambda step: bar.advance((), None, None),
+                    run.on_release,
                     persons,
                 )
             model.set(fitted.weights, fitted.bias)
@@ -138,6 +140,7 @@ class Certified(_on_features.OnFeatures):
             resolved=linear.chosen(rule, cost),
             start=start,
             notes=(RULE_NOTE, *dataset.provenance, *large_delta(cost.delta, dataset.train.persons)),
+            releases=cost.by_name(),
         )
 
     def rebuild(self, description: Description) -> _on_features.FeatureLinear:
@@ -146,16 +149,6 @@ class Certified(_on_features.OnFeatures):
         return _on_features.FeatureLinear(
             feature_map, len(description.class_names), description.pixels
         )
-
-    def check_null(self, settings: Settings, input_shape: tuple[int, ...]) -> None:
-        """Refuse an audit in whose trainings an input of zeros is not the null record."""
-        shares = [settings.options.get(name) for name in ("mean_share", "moment_share")]
-        if shares != [0.0, 0.0]:
-            raise ValueError(
-                "an input of zeros is certified's null record only where rows are not centred: "
-                "that needs the options mean_share=0 and moment_share=0; or use --relation pair"
-            )
-        super().check_null(settings, input_shape)
 
 
 def accuracy(fitted: linear.Fitted, rows: Any, labels: Any) -> float:

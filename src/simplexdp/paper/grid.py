@@ -6,7 +6,6 @@ Tables that need no training are in `computed`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import cache
 from typing import Any
 
@@ -104,27 +103,20 @@ def _accuracy_table(name: str) -> Experiment:
 
 
 def _digits() -> Experiment:
-    """Every method as it is without options, and Algorithm 1 with the paper's other optimizer."""
+    """Return every method without options, and Algorithm 1 with the paper's other optimizer."""
     rows: dict[str, dict[str, Any]] = {"dirichlet": {}, "dirichlet, Adam": {"optimizer": "adam"}}
     rows |= {m: {"method": m} for m in ("certified", "dpsgd", "gaussian-features", "plain")}
-    cells = [
-        Cell(
-            identity.canonical(Settings(data="digits", **given)),
-            row,
-            epsilon_label(math.inf if row == "plain" else 1.0),
-        )
-        for row, given in rows.items()
-    ]
-    return Experiment(
-        "digits",
-        "The built-in digits: every method with its defaults",
-        tuple(cells),
-        ("1,437 training records; the paper has no such table.",),
-    )
+    cells = []
+    for row, given in rows.items():
+        run = identity.canonical(Settings(data="digits", **given))
+        cells.append(Cell(run, row, epsilon_label(run.epsilon)))
+    title = "The built-in digits: every method with its defaults"
+    notes = ("1,437 training records; the paper has no such table.",)
+    return Experiment("digits", title, tuple(cells), notes)
 
 
 def _certified() -> Experiment:
-    """The certified method beside the best DP-SGD figure that the paper prints."""
+    """Return the certified method beside the best DP-SGD figure that the paper prints."""
     cells = [
         Cell(
             Settings(
@@ -140,20 +132,19 @@ def _certified() -> Experiment:
         for data, budgets in CERTIFIED_BUDGETS.items()
         for epsilon in budgets
     ]
-    return Experiment(
-        "certified",
-        "The certified linear method by budget",
-        tuple(cells),
-        (
-            "The last column is the best DP-SGD figure that the paper prints for that budget or a "
-            "smaller one: of its own training (FashionMNIST up to ε = 2), or one that it cites "
-            "(the others).",
-            "Features: "
-            + ", ".join(f"{name} on {data}" for data, name in CERTIFIED_FEATURES.items())
-            + ", and the default elsewhere: patches on colour images, scattering on grey ones.",
-        ),
-        head="best DP-SGD in the paper within the budget",
+    notes = (
+        "The last column is the best DP-SGD figure that the paper prints for that budget or a "
+        "smaller one: of its own training (FashionMNIST up to ε = 2), or one that it cites (the "
+        "others).",
+        "Features: "
+        + ", ".join(f"{name} on {data}" for data, name in CERTIFIED_FEATURES.items())
+        + ", and the default elsewhere: patches on colour images, scattering on grey ones.",
     )
+    title, head = (
+        "The certified linear method by budget",
+        "best DP-SGD in the paper within the budget",
+    )
+    return Experiment("certified", title, tuple(cells), notes, head=head)
 
 
 def _features(data: str) -> dict[str, Any]:
@@ -161,7 +152,7 @@ def _features(data: str) -> dict[str, Any]:
 
 
 def _best_dpsgd(data: str, epsilon: float) -> Published | None:
-    """The best test accuracy of DP-SGD in the paper; a run within ε is also one within more."""
+    """Return DP-SGD's best test accuracy in the paper; a run within ε is also one within more."""
     found = [
         (row["mean"], row["std"])
         for row in recipes.published()["accuracy"]

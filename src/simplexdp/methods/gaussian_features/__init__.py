@@ -85,7 +85,10 @@ class GaussianFeatures(_on_features.OnFeatures):
     covers_draws = covers_weights = "yes, with fixed features"
     Options = GaussianOptions
     audited = Audited(
-        visible=_on_features.COLUMNS, pairs=_on_features.COLUMNS, in_out=_on_features.COLUMNS
+        removes=True,
+        visible=_on_features.COLUMNS,
+        pairs=_on_features.COLUMNS,
+        in_out=_on_features.COLUMNS,
     )
 
     def takes(self, settings: Settings) -> frozenset[str]:
@@ -170,10 +173,10 @@ class GaussianFeatures(_on_features.OnFeatures):
         )
 
         def start(run: Run) -> Trained:
-            rows = _on_features.compute(dataset, feature_map, keep=run.folder is not None)
+            rows = _on_features.compute(dataset, feature_map, run.folder is not None, run.without)
             run.pay()
             bits = _on_features.noise_bits(settings.seed)
-            released = noised(rows.train, basis, clip, sigma, bits)
+            released = noised(rows.train, basis, clip, sigma, bits, run.on_release)
             weights, bias = head(
                 released, labels, dataset.classes, (sigma * clip) ** 2, options.penalty
             )
@@ -207,6 +210,7 @@ class GaussianFeatures(_on_features.OnFeatures):
                 *dataset.provenance,
                 *large_delta(settings.delta, len(labels)),
             ),
+            releases={"features": SENSITIVITY[options.relation] / sigma},
         )
 
     def rebuild(self, description: Description) -> torch.nn.Module:
@@ -225,7 +229,6 @@ class GaussianFeatures(_on_features.OnFeatures):
             raise ValueError(
                 "the trained form of gaussian-features has no null record; use --relation pair"
             )
-        super().check_null(settings, input_shape)
 
 
 def _is_trained(settings: Settings) -> bool:
@@ -240,7 +243,12 @@ def projection(width: int, dimensions: int) -> torch.Tensor:
 
 
 def noised(
-    rows: NDArray[Any], basis: torch.Tensor, clip: float, sigma: float, bits: noise.Bits
+    rows: NDArray[Any],
+    basis: torch.Tensor,
+    clip: float,
+    sigma: float,
+    bits: noise.Bits,
+    on_release: noise.OnRelease = noise.unheard,
 ) -> Floats:
     """Return projected rows of norm ≤ clip, each released once with noise sigma·clip."""
     out = np.empty((len(rows), basis.shape[1]))
@@ -248,7 +256,8 @@ def noised(
         # The projection shortens rows to about √(kept/width); they are brought back to norm 1.
         short = functional.normalize(block @ basis, dim=1)
         whole = quantize(short, clip).integers.numpy().astype(np.int64)
-        released = noise.release(whole, sigma * clip / ROW_UNIT, bits)
+        scaled = sigma * clip / ROW_UNIT
+        released = on_release("features", whole, noise.release(whole, scaled, bits), scaled)
         out[index * STRIDE : index * STRIDE + len(block)] = released * ROW_UNIT
     return out
 
