@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, default_collate
 from simplexdp import data as datasets
 from simplexdp import sampling
 
+Batch = tuple[Tensor, Tensor]
 Data = Any  # a map-style torch data set, or arrays: a tuple or a dictionary of them
 Place = Any  # where a record has its label: a number, a name, or several of them
 
@@ -76,9 +77,9 @@ def gather(
         _check_pair(first, label)
         loader: DataLoader[Any] = DataLoader(
             data,
-            batch_sampler=_IndexLists(batches),
+            batch_sampler=(indices.tolist() for indices in batches),
             num_workers=workers,
-            collate_fn=_Collate(mapped(first, lambda part: part[:0])),
+            collate_fn=partial(_collate, mapped(first, lambda part: part[:0])),
         )
         whole = iter(loader)
     for batch in whole:
@@ -99,27 +100,9 @@ def _check_pair(record: Any, label: Place) -> None:
         )
 
 
-class _IndexLists:
-    """Index arrays as lists, the form in which a DataLoader takes batches."""
-
-    def __init__(self, batches: Iterator[sampling.Indices]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (indices.tolist() for indices in self._batches)
-
-
-class _Collate:
+def _collate(empty: Any, records: list[Any]) -> Any:
     """Stack a batch; an empty one keeps the shapes, so that the step is not lost."""
-
-    def __init__(self, empty: Any) -> None:
-        self._empty = empty
-
-    def __call__(self, records: list[Any]) -> Any:
-        return default_collate(records) if records else self._empty
-
-
-Batch = tuple[Tensor, Tensor]
+    return default_collate(records) if records else empty
 
 
 def ahead(prepare: Callable[[int], Batch], steps: range, workers: int) -> Iterator[Batch]:

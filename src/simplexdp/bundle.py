@@ -204,8 +204,9 @@ class LoadedModel:
             )
         if not self.pixels and not np.isfinite(records).all():
             raise ValueError("the inputs hold NaN or infinity; clean them first")
-        bounded = self.preprocessing is not None and not self.pixels and len(records) > 0
-        if bounded and float(np.abs(records).max()) > 1.0 + 1e-6:
+        kept = self.preprocessing
+        bounded = kept is not None and not self.pixels and not kept.vectors
+        if bounded and len(records) and float(np.abs(records).max()) > 1.0 + 1e-6:
             raise ValueError(
                 "the inputs lie outside [-1, 1], so they are raw; give model.inputs(records), or "
                 "their file"

@@ -105,7 +105,7 @@ def to_onnx(model: LoadedModel, path: str | Path) -> Path:
     target = Path(path)
     if target.exists():
         raise ValueError(f"{target} exists; name another file with --out")
-    if model.preprocessing is None:
+    if model.preprocessing is None or model.preprocessing.vectors:
         raise ValueError("the model has no preprocessing of its own, so it cannot be exported")
     onnx: Any = plugins.extra("onnx", "onnx")
     plugins.extra("onnxscript", "onnx")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simplexdp.data.dataset import DataError
-from simplexdp.data.split import grouped_split, held_out_by_class, stratified_split
+from simplexdp.data.split import held_out_by_class, stratified_split
 
 
 def test_split_is_a_partition_with_proportional_classes() -> None:
@@ -34,30 +34,3 @@ def test_rounding_gives_exactly_the_number_asked_for() -> None:
 def test_a_split_with_an_empty_side_is_refused(held_out: int) -> None:
     with pytest.raises(DataError, match="hold out"):
         stratified_split(np.zeros(10, dtype=np.int64), held_out)
-
-
-def test_a_grouped_split_divides_no_group_and_keeps_the_shares():
-    rng = np.random.default_rng(5)
-    groups = rng.integers(0, 60, 900)
-    labels = (groups % 3 + (rng.random(900) < 0.1)) % 3  # a person has mostly one class
-    train, test = grouped_split(labels, groups, 180)
-    assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(900))
-    assert not set(groups[train]) & set(groups[test])
-    wanted = 0.2 * np.bincount(labels)
-    largest = np.bincount(groups).max()
-    assert np.abs(np.bincount(labels[test]) - wanted).max() <= largest
-    again = grouped_split(labels, groups, 180)
-    assert np.array_equal(again[1], test)
-    other = grouped_split(labels, groups, 180, seed=1)
-    assert not np.array_equal(other[1], test)
-
-
-def test_a_grouped_split_never_takes_all_records_of_a_class():
-    labels, groups = np.array([0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 2])
-    train, test = grouped_split(labels, groups, 2)
-    assert set(labels[train]) == {0, 1}
-    assert len(test)
-    with pytest.raises(ValueError, match="all records are of one person"):
-        grouped_split(labels, np.zeros(5, dtype=np.int64), 2)
-    with pytest.raises(ValueError, match="no person can be held out"):
-        grouped_split(np.array([0, 1]), np.array([0, 1]), 1)

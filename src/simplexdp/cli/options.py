@@ -42,6 +42,8 @@ class DataOptions:
         None, "What stands for missing values, as column=50 or column=indicator."
     )
     test_fraction: float | None = setting(None, "Share held out for tests.")
+    group: str | None = setting(None, "Column, or array of an .npz, of whose a record is.")
+    features_from: str | None = setting(None, "What made your vectors or encoder, as declared.")
 
 
 @dataclass(frozen=True)

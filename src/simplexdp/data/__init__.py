@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from simplexdp import files
@@ -50,6 +51,8 @@ def load(
     missing: MissingOption = None,
     test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
+    group: str | None = None,
+    features_from: str | None = None,
 ) -> Dataset:
     """Load a data set by name, or your own by path.
 
@@ -72,6 +75,10 @@ def load(
             "age=indicator" for a feature of its own; "indicator" alone is for all columns.
         test_fraction: By path: the share of each class to hold out.
         split_seed: By path: the seed of that split.
+        group: By path: the column of a table, or the array of an .npz, that says whose a record
+            is; the unit of privacy is then the person.
+        features_from: What made the vectors of an .npz, or trained the encoder of the features:
+            the statement says so, and without it has to say "if".
 
     Returns:
         Inputs with public labels, split into training, test and perhaps validation records.
@@ -85,15 +92,16 @@ def load(
         >>> digits.classes, digits.train
         (10, Split(1437 records of shape (1, 8, 8), float32))
     """
-    of_files = (image_size, window, missing, test_fraction)
+    of_files = (image_size, window, missing)
     own = (label, test, bounds, categories, public_columns, drop, schema, *of_files)
     if str(name_or_path) in names():
-        if any(option is not None for option in own):
+        if any(option is not None for option in (*own, test_fraction, group)):
             raise DataError(
                 f"{name_or_path} is known by name and takes no option of one's own data; "
                 "for a file or folder of that name write ./" + str(name_or_path)
             )
-        return load_named(str(name_or_path), data_dir, allow_unverified)
+        named = load_named(str(name_or_path), data_dir, allow_unverified)
+        return replace(named, features_from=features_from)
     path = files.expanded(name_or_path)
     if not path.exists():
         raise DataError(
@@ -106,7 +114,9 @@ def load(
             "for data sets known by name"
         )
     options = Options(
-        schema=declared(label, bounds, categories, public_columns, drop, schema, missing),
+        schema=declared(
+            label, bounds, categories, public_columns, drop, schema, missing, group, features_from
+        ),
         test=None if test is None else files.expanded(test),
         test_fraction=test_fraction,
         split_seed=split_seed,

@@ -8,7 +8,7 @@ import numpy as np
 
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.readers import npz_arrays
-from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale, unit_rows
 
 WHOLE = "X"
 BY_TYPE: dict[str, Bounds] = {"uint8": (0.0, 255.0), "bool": (0.0, 1.0)}
@@ -62,6 +62,14 @@ def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
     return values, [str(target) for target in targets.tolist()]
 
 
+def groups(path: Path, name: str, records: int) -> list[str]:
+    """Return whose each record is, as text, from the array of this name."""
+    found = npz_arrays(path, (name,))[name]
+    if found.shape != (records,) or found.dtype.kind not in "iubU":
+        raise DataError(f"{name} in {path.name} needs one whole number or text for each record")
+    return [str(one) for one in found.tolist()]
+
+
 def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bounds], list[str]]:
     """Return bounds of each feature: by its number, for the whole of X, or computed if public."""
     bounds: list[Bounds] = []
@@ -72,7 +80,7 @@ def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bou
         if given is None and not (schema.is_public(str(k)) or WHOLE in schema.public):
             raise DataError(
                 f"feature {k} of X in {path.name} ({inputs.dtype}) has no bounds: give "
-                "--bounds lo:hi for all or number=lo:hi, or declare --public-columns X"
+                "--bounds lo:hi or --public-columns X, or --features-from TEXT for embeddings"
             )
         if given is None:
             computed.append(str(k))
@@ -98,7 +106,8 @@ def bounds_of(
     """Return the bounds of inputs, and what of the training records went into them.
 
     There is one pair for each feature, one for all of an image, and none for images of bytes,
-    which stay as they are (`to_model_input` scales them).
+    which stay as they are (`to_model_input` scales them), nor for vectors whose making is declared:
+    each is divided by its own norm.
     """
     features = [str(k) for k in range(train.shape[1])] if train.ndim == 2 else []
     schema.check_names([WHOLE, *features])
@@ -110,13 +119,23 @@ def bounds_of(
     if train.ndim == 4:
         bounds, public = _image_bounds(train, schema, path)
         return (bounds,), ((f"the bounds of X ({what})",) if public else ())
+    if of_unit_length(train, schema):
+        return (), ()
     each, computed = _feature_bounds(train, schema, path)
     named = f"the bounds of {_shown(computed, features)} of X ({what})"
     return tuple(each), ((named,) if computed else ())
 
 
-def scaled(values: Array, bounds: tuple[Bounds, ...]) -> Array:
-    """Return inputs in [-1, 1] by their bounds; without any as they are."""
+def of_unit_length(train: Array, schema: Schema) -> bool:
+    """Return whether inputs are vectors of declared making, which need no bounds."""
+    declared = schema.features_from is not None
+    return train.ndim == 2 and declared and not schema.bounds and not schema.public
+
+
+def scaled(values: Array, bounds: tuple[Bounds, ...], vectors: bool = False) -> Array:
+    """Return inputs in [-1, 1] by their bounds, vectors by their own norms, others as they are."""
+    if vectors:
+        return unit_rows(values)
     if not bounds:
         return values
     low, high = np.array(bounds, dtype=np.float64).T

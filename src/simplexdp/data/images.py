@@ -76,6 +76,16 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
     return {folder.name: files_in(folder) for folder in folders}
 
 
+def persons(files: dict[str, list[Path]], root: Path) -> list[str] | None:
+    """Return whose each image is, by the name of its folder; None without folders of persons."""
+    deep = [path.parent.parent != root for paths in files.values() for path in paths]
+    if not any(deep):
+        return None
+    if not all(deep):
+        raise DataError(f"{root} has folders of persons in some classes alone; give all of them")
+    return [path.parent.name for paths in files.values() for path in paths]
+
+
 def _folders(root: Path) -> list[Path]:
     listed = sorted(root.iterdir())
     return [path for path in listed if path.is_dir() and not path.name.startswith(".")]
@@ -105,23 +115,6 @@ def files_in(folder: Path) -> list[Path]:
             f"{where} holds images both beside and in folders: give every person a folder, or none"
         )
     return found
-
-
-def persons_of(files: dict[str, list[Path]], root: Path) -> list[str] | None:
-    """Return whose each image is where classes have folders of persons; of one name is one person.
-
-    Raises:
-        DataError: If some classes have folders of persons and some have none.
-    """
-    flat = [path.parent.parent == root for paths in files.values() for path in paths]
-    if all(flat):
-        return None
-    if any(flat):
-        raise DataError(
-            f"some classes of {root.name} have folders of persons and some have none: "
-            "give every person a folder, or none"
-        )
-    return [path.parent.name for paths in files.values() for path in paths]
 
 
 def to_bytes(picture: Image.Image, form: Form, where: str, seen: Counter[str]) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from simplexdp.data.dataset import DataError, Dataset, Split
 from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.readers import npz_keys
 from simplexdp.data.schema import Schema
-from simplexdp.data.split import SPLIT_SEED, grouped_split, stratified_split
+from simplexdp.data.split import SPLIT_SEED, numbered, split_persons, stratified_split
 from simplexdp.progress import warn
 
 MAX_CLASSES = 10_000
@@ -66,9 +66,10 @@ def _check_classes(classes: tuple[str, ...], records: int) -> None:
         )
 
 
-def _split(whole: Split, options: Options) -> tuple[Indices, Indices, str]:
+def _split(
+    labels: Indices, options: Options, persons: Indices | None = None
+) -> tuple[Indices, Indices, str]:
     """Return training and test indices and the sentence that says how they were chosen."""
-    labels, groups = whole.labels, whole.groups
     fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if not 0.0 < fraction < 1.0:
         raise DataError(f"the test fraction {fraction} is not between 0 and 1")
@@ -77,18 +78,37 @@ def _split(whole: Split, options: Options) -> tuple[Indices, Indices, str]:
             "a class has a single record, so it cannot be both trained on and tested: "
             "remove it or give --test"
         )
-    held_out = max(1, round(fraction * len(labels)))
-    if groups is None:
+    if persons is None:
+        held_out = max(1, round(fraction * len(labels)))
         train, test = stratified_split(labels, held_out, options.split_seed)
     else:
-        train, test = grouped_split(labels, groups, held_out, options.split_seed)
+        _refuse_one_person(persons)
+        train, test = split_persons(labels, persons, fraction, options.split_seed)
     if len(np.unique(labels[train])) < len(np.unique(labels)):
         raise DataError(
             "the test data would take a class or all its persons from the training records: "
             "make --test-fraction smaller, or give --test"
         )
-    how = f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
-    return train, test, how if groups is None else f"{how}, no person on both sides"
+    return (
+        train,
+        test,
+        f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
+        + ("" if persons is None else ", no person divided"),
+    )
+
+
+def _refuse_one_person(persons: Indices) -> None:
+    if persons.max() == 0:
+        raise DataError("all records are of one person: there must be at least two")
+
+
+def _persons(train: list[str], test: list[str]) -> tuple[Indices, Indices]:
+    """Return whose records the two are, as numbers; refuse a person who is in both."""
+    if both := len(set(train) & set(test)):
+        raise DataError(f"{both} persons have records in both training and test data; part them")
+    found = numbered(train)
+    _refuse_one_person(found)
+    return found, numbered(test)
 
 
 def _tested_on(what: str, options: Options) -> str:
@@ -107,9 +127,14 @@ def _dataset(
     preprocessing: Preprocessing,
     seen: Counter[str],
     computed: tuple[str, ...] = (),
+    vectors: bool = False,
+    features_from: str | None = None,
 ) -> Dataset:
     if seen:
         warn(images.told(seen))
+    if train.groups is not None:
+        most = int(np.bincount(train.groups).max())
+        how += f"; {train.persons} persons in training, with {most} records at most"
     return Dataset(
         name=path.name,
         train=train,
@@ -118,6 +143,8 @@ def _dataset(
         class_names=classes,
         provenance=(f"the user's own data {path.name}, {how}",),
         computed_from_data=computed,
+        vectors=vectors,
+        features_from=features_from,
         preprocessing=preprocessing,
     )
 
@@ -137,10 +164,15 @@ def load_table(path: Path, options: Options) -> Dataset:
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    named = None if schema.group is None else tables.group_texts(table, schema.group, path)
+    train_groups = test_groups = None
     if options.test is None:
-        train, test, how = _split(Split(labels, labels), options)
+        persons = None if named is None else numbered(named)
+        train, test, how = _split(labels, options, persons)
         train_table, test_table = tables.take(table, train), tables.take(table, test)
         train_labels, test_labels, test_path = labels[train], labels[test], path
+        if persons is not None:
+            train_groups, test_groups = persons[train], persons[test]
     else:
         test_path = options.test
         train_table, test_table = table, tables.read_table(test_path)
@@ -149,13 +181,19 @@ def load_table(path: Path, options: Options) -> Dataset:
         test_labels = encode_labels(
             tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
         )
+        if named is not None and schema.group is not None:
+            others = tables.group_texts(test_table, schema.group, test_path)
+            train_groups, test_groups = _persons(named, others)
+    if schema.group is not None:
+        schema = replace(schema, drop=schema.drop | {schema.group})
     columns, computed = tables.columns_of(train_table, schema, tables.is_csv(path))
     seen: Counter[str] = Counter()
     train_inputs = tables.encode(train_table, columns, path.name, seen)
+    test_inputs = tables.encode(test_table, columns, test_path.name, seen)
     return _dataset(
         path,
-        Split(train_inputs, train_labels),
-        Split(tables.encode(test_table, columns, test_path.name, seen), test_labels),
+        Split(train_inputs, train_labels, train_groups),
+        Split(test_inputs, test_labels, test_groups),
         classes,
         how,
         Preprocessing(train_inputs.shape[1:], columns=columns),
@@ -183,46 +221,34 @@ def load_images(path: Path, options: Options) -> Dataset:
         )
     form = images.Form(images.parse_size(options.image_size), images.parse_window(options.window))
     texts = [name for name, paths in files.items() for _ in paths]
+    named = images.persons(files, train_root)
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
     seen: Counter[str] = Counter()
     height, width, channels = form.size
     preprocessing = Preprocessing((channels, height, width), window=form.window)
-    persons = images.persons_of(files, train_root)
     inputs = images.read_images(files, form, seen)
     if test_root is None:
-        groups = None if persons is None else np.unique(persons, return_inverse=True)[1]
-        whole = Split(inputs, labels, groups)
-        train, test, how = _split(whole, options)
-        return _dataset(
-            path, whole.take(train), whole.take(test), classes, how, preprocessing, seen
-        )
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
+        return _dataset(path, train, test, classes, how, preprocessing, seen)
     test_files = images.class_folders(test_root)
     test_texts = [name for name, paths in test_files.items() for _ in paths]
     test_labels = encode_labels(test_texts, classes, test_root.name)
-    groups, test_groups = _common(persons, images.persons_of(test_files, test_root))
+    test_inputs = images.read_images(test_files, form, seen)
+    groups: tuple[Indices | None, Indices | None] = (None, None)
+    if named is not None:
+        groups = _persons(named, images.persons(test_files, test_root) or [])
     return _dataset(
         path,
-        Split(inputs, labels, groups),
-        Split(images.read_images(test_files, form, seen), test_labels, test_groups),
+        Split(inputs, labels, groups[0]),
+        Split(test_inputs, test_labels, groups[1]),
         classes,
         _tested_on(test_root.name, options),
         preprocessing,
         seen,
     )
-
-
-def _common(
-    train: list[str] | None, test: list[str] | None
-) -> tuple[Indices | None, Indices | None]:
-    """Return the persons of both splits by number; say how many are in both."""
-    if train is None or test is None:
-        return None, None
-    if both := len(set(train) & set(test)):
-        warn(f"{both} persons are in the training and in the test data: the accuracy flatters")
-    _, numbers = np.unique(train + test, return_inverse=True)
-    return numbers[: len(train)], numbers[len(train) :]
 
 
 def load_npz(path: Path, options: Options) -> Dataset:
@@ -231,31 +257,45 @@ def load_npz(path: Path, options: Options) -> Dataset:
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    group = options.schema.group
+    named = None if group is None else arrays.groups(path, group, len(labels))
     own_test = "X_test" in npz_keys(path)
     if options.test is not None or own_test:
         source = options.test or path
-        names = ("X", "y") if options.test is not None else ("X_test", "y_test")
-        test_inputs, test_texts = arrays.read_pair(source, *names)
-        train_inputs, train_labels = inputs, labels
+        end = "" if options.test is not None else "_test"
+        test_inputs, test_texts = arrays.read_pair(source, f"X{end}", f"y{end}")
         test_labels = encode_labels(test_texts, classes, source.name)
-        how = _tested_on(f"{names[0]} of {source.name}", options)
+        how = _tested_on(f"X{end} of {source.name}", options)
+        groups: tuple[Indices | None, Indices | None] = (None, None)
+        if named is not None:
+            groups = _persons(named, arrays.groups(source, f"{group}{end}", len(test_labels)))
+        train = Split(inputs, labels, groups[0])
+        test = Split(test_inputs, test_labels, groups[1])
     else:
-        train, test, how = _split(Split(inputs, labels), options)
-        train_inputs, train_labels = inputs[train], labels[train]
-        test_inputs, test_labels = inputs[test], labels[test]
-    if test_inputs.shape[1:] != train_inputs.shape[1:] or test_inputs.dtype != train_inputs.dtype:
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
+    if test.inputs.shape[1:] != train.inputs.shape[1:] or test.inputs.dtype != train.inputs.dtype:
         raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
-    bounds, computed = arrays.bounds_of(train_inputs, options.schema, path)
+    bounds, computed = arrays.bounds_of(train.inputs, options.schema, path)
+    vectors = arrays.of_unit_length(train.inputs, options.schema)
     return _dataset(
         path,
-        Split(arrays.scaled(train_inputs, bounds), train_labels),
-        Split(arrays.scaled(test_inputs, bounds), test_labels),
+        replace(train, inputs=arrays.scaled(train.inputs, bounds, vectors)),
+        replace(test, inputs=arrays.scaled(test.inputs, bounds, vectors)),
         classes,
         how,
-        Preprocessing(train_inputs.shape[1:], bounds),
+        Preprocessing(train.inputs.shape[1:], bounds, vectors=vectors),
         Counter(),
         computed,
+        vectors=inputs.ndim == 2 and inputs.dtype.kind == "f",
+        features_from=options.schema.features_from,
     )
+
+
+def _parted(whole: Split, options: Options) -> tuple[Split, Split, str]:
+    """Return training and test records of data that come in one piece, and how they were parted."""
+    train, test, how = _split(whole.labels, options, whole.groups)
+    return whole.take(train), whole.take(test), how
 
 
 def check_used(path: Path, options: Options) -> None:
@@ -263,8 +303,8 @@ def check_used(path: Path, options: Options) -> None:
     schema, unused = options.schema, None
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
-        if schema != Schema():
-            unused = "a label, bounds, categories, missing, public or dropped columns"
+        if replace(schema, features_from=None) != Schema():
+            unused = "a label, bounds, categories, missing, a group, public or dropped columns"
     elif options.image_size is not None or options.window is not None:
         unused = "an image size or a window"
     elif path.suffix.lower() == ".npz" and (

@@ -31,6 +31,7 @@ class Preprocessing:
         bounds: Of the values of arrays: one pair for all, or one for each feature.
         window: Of images of more than 8 bits a channel: what becomes black and white.
         columns: Of tables.
+        vectors: Whether each vector is divided by its own norm.
 
     Example:
         >>> import numpy as np
@@ -43,6 +44,7 @@ class Preprocessing:
     bounds: tuple[Bounds, ...] = ()
     window: Bounds | None = None
     columns: tuple[tables.Column, ...] = ()
+    vectors: bool = False
 
     def __post_init__(self) -> None:
         """Let one pair of bounds be that of every feature."""
@@ -52,7 +54,7 @@ class Preprocessing:
     @property
     def kind(self) -> str:
         """Return what the records are: a table, arrays or images."""
-        return "table" if self.columns else "arrays" if self.bounds else "images"
+        return "table" if self.columns else "arrays" if self.bounds or self.vectors else "images"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-ready data; `from_json` is its inverse."""
@@ -65,6 +67,8 @@ class Preprocessing:
         elif self.bounds:
             every = set(self.bounds)
             record["bounds"] = [list(b) for b in (every if len(every) == 1 else self.bounds)]
+        elif self.vectors:
+            record["vectors"] = True
         elif self.window:
             record["window"] = list(self.window)
         return record
@@ -173,7 +177,7 @@ class Preprocessing:
             )
         if self.kind == "images" and values.dtype != np.uint8:
             raise DataError(f"{what} is {values.dtype}; give images as bytes (uint8, 0 to 255)")
-        return _numbers(len(values)), arrays.scaled(values, self.bounds)
+        return _numbers(len(values)), arrays.scaled(values, self.bounds, self.vectors)
 
 
 def from_json(record: Mapping[str, Any]) -> Preprocessing:
@@ -192,6 +196,7 @@ def from_json(record: Mapping[str, Any]) -> Preprocessing:
             )
             for c in record.get("columns", ())
         ),
+        vectors=record.get("vectors") is True,
     )
 
 

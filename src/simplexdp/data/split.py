@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,30 +41,20 @@ def stratified_split(
     return train, test
 
 
-def grouped_split(
-    labels: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    held_out: int,
-    seed: int = SPLIT_SEED,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return sorted indices (kept, held out) that divide no group, near to a stratified split.
+def numbered(persons: Sequence[str]) -> NDArray[np.int64]:
+    """Return persons as numbers from 0, in the order of their names."""
+    return np.unique(np.asarray(persons, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
 
-    Groups are visited in random order; one is held out if that brings the classes' counts nearer
-    to those of a stratified split. Only labels and groups are read.
+
+def split_persons(
+    labels: NDArray[np.int64], persons: NDArray[np.int64], share: float, seed: int = SPLIT_SEED
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return sorted indices (kept, held out) that divide no person.
+
+    The share is of persons, in each class; a person's class is that of its first record.
     """
-    classes = int(labels.max()) + 1
-    wanted = held_out_by_class(np.bincount(labels).astype(np.int64), held_out).astype(np.float64)
-    names, number = np.unique(groups, return_inverse=True)
-    if len(names) < 2:
-        raise DataError("all records are of one person, who cannot be trained on and tested on")
-    counts = np.zeros((len(names), classes))
-    np.add.at(counts, (number, labels), 1.0)
-    chosen = np.zeros(len(names), dtype=bool)
-    for k in np.random.Generator(np.random.Philox(seed)).permutation(len(names)):
-        nearer = np.abs(wanted - counts[k]).sum() < np.abs(wanted).sum()
-        if nearer and (counts.sum(0) - counts[chosen].sum(0) > counts[k]).all():
-            chosen[k] = True
-            wanted = wanted - counts[k]
-    if not chosen.any():
-        raise DataError("no person can be held out for tests: give test records with --test")
-    return np.flatnonzero(~chosen[number]), np.flatnonzero(chosen[number])
+    first = np.unique(persons, return_index=True)[1]
+    held_out = max(1, round(share * len(first)))
+    _, chosen = stratified_split(labels[first], held_out, seed)
+    inside = np.isin(persons, chosen)
+    return np.flatnonzero(~inside).astype(np.int64), np.flatnonzero(inside).astype(np.int64)

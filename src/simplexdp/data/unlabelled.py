@@ -30,7 +30,8 @@ def read_path(path: Path, options: own.Options) -> Array:
         return Preprocessing((channels, height, width), window=window).inputs(path)
     if suffix == ".npz":
         values = arrays.read_inputs(path, arrays.WHOLE)
-        return arrays.scaled(values, arrays.bounds_of(values, schema, path)[0])
+        bounds, _ = arrays.bounds_of(values, schema, path)
+        return arrays.scaled(values, bounds, arrays.of_unit_length(values, schema))
     if suffix in tables.SUFFIXES:
         table = tables.read_table(path)
         here = dataclasses.replace(schema, drop=schema.drop & frozenset(table.column_names))

@@ -230,6 +230,7 @@ class Method(ABC):
         audited: What attacks need to know.
         probabilities: Whether the softmax of its models may be read as probabilities.
         several_processes: Whether torchrun can train it.
+        persons: Whether its unit can be a person with several records.
 
     Example:
         >>> from simplexdp import methods
@@ -252,6 +253,7 @@ class Method(ABC):
     audited: ClassVar[Audited] = Audited()
     probabilities: ClassVar[bool] = True
     several_processes: ClassVar[bool] = False
+    persons: ClassVar[bool] = False
 
     def takes(self, settings: Settings) -> frozenset[str]:
         """Return which of the `OPTIONAL` settings it uses."""
