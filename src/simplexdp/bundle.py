@@ -85,12 +85,19 @@ def preprocessing_of(prepared: Prepared, dataset: data.Dataset) -> dict[str, Any
     if dataset.preprocessing is None:
         return None
     feature_map = getattr(prepared.model, "feature_map", None)
-    told = ("name", "channels", "positions", "built_in", "checksum", "provenance")
-    features = {name: getattr(feature_map, name) for name in told if hasattr(feature_map, name)}
+    features = None
+    if feature_map is not None:
+        known = feature_map.provenance
+        features = {
+            "name": feature_map.name,
+            "provenance": known.describe(),
+            "trained_on": known.trained_on,
+            "checksum": known.checksum,
+        }
     return {
         **dataset.preprocessing.to_json(),
         "class_names": list(dataset.class_names),
-        "features": features or None,
+        "features": features,
     }
 
 

@@ -111,16 +111,7 @@ class Card:
                     if recipe.get(name)
                 },
                 "Features": features.get("name", "none: a network on the inputs"),
-                "Features' provenance": str(
-                    features.get("provenance")
-                    or (
-                        "a fixed map of this library, trained on nothing"
-                        if features.get("built_in")
-                        else UNSTATED
-                        if features
-                        else "none"
-                    )
-                ),
+                "Features' provenance": features.get("provenance", "none"),
                 "Features' checksum": str(features.get("checksum") or "none"),
                 "Classes": ", ".join(self.class_names),
             },

@@ -82,21 +82,21 @@ def train(
 
 def _asked_for(path: str | None, as_json: bool) -> dict[str, str]:
     """Return the method for data of one's own: asked for in a terminal, else required."""
-    from simplexdp import data
+    from simplexdp import data, methods
 
     if path is None or path in data.names():
         return {}
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ValueError(
-            "no method for data of your own; give --method certified to release the model, or "
-            "--method dirichlet for the paper's, whose ε does not cover it"
+            f"no method for data of your own; give --method {methods.TO_RELEASE} to release the "
+            f"model, or --method {methods.DEFAULT} for the paper's, whose ε does not cover it"
         )
     print(
-        "certified: its ε covers the model, which you may then release.\n"
-        "dirichlet: the paper's, whose ε does NOT cover the model.",
+        f"{methods.TO_RELEASE}: its ε covers the model, which you may then release.\n"
+        f"{methods.DEFAULT}: the paper's, whose ε does NOT cover the model.",
         file=sys.stderr,
     )
-    return {"method": str(typer.prompt("Method", default="certified", err=True))}
+    return {"method": str(typer.prompt("Method", default=methods.TO_RELEASE, err=True))}
 
 
 def _told(settings: Settings, outcome: Any, run: Path) -> str:
