@@ -76,6 +76,13 @@ def test_a_budget_too_small_for_a_step_is_refused() -> None:
         linear.spending(1e-9, 1e-300, rule)
 
 
+def test_noise_beyond_64_bits_is_refused() -> None:
+    """2^55 units leave eight bits above ten standard deviations and the sum."""
+    assert noisy_gd.noise_scale(exact_sums.UNIT, 0.999 * 2.0**55) < 2.0**55
+    with pytest.raises(ValueError, match="too small for one step"):
+        noisy_gd.noise_scale(exact_sums.UNIT, 2.0**55)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"clip": 0.0}, {"steps": 0}, {"lr": -1.0}, {"moment_share": 1.0}, {"clip": math.nan}],

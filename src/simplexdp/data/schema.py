@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from simplexdp import files
 from simplexdp.data.dataset import Array, DataError
 
 ALL = "*"
@@ -26,13 +27,19 @@ NamesOption = Sequence[str] | str | None
 
 @dataclass(frozen=True)
 class Schema:
-    """The user's declarations, by column name; "*" stands for every column not named."""
+    """The user's declarations, by column name; "*" stands for every column not named.
+
+    `group` is the column, or the array of an .npz, that says whose a record is; `features_from`
+    what made the vectors of an .npz.
+    """
 
     label: str | None = None
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
     drop: frozenset[str] = frozenset()
+    group: str | None = None
+    features_from: str | None = None
 
     def bounds_of(self, column: str) -> Bounds | None:
         """Return the bounds of a column; None where none were given."""
@@ -57,7 +64,7 @@ def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
     """Return finite bounds with low < high."""
     try:
         bounds = (float(low), float(high))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"the bounds of {column} are not numbers: write {column}=lo:hi") from None
     if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
         raise DataError(f"the bounds of {column} need finite lo < hi")
@@ -122,12 +129,15 @@ def read_schema(path: str | Path) -> Schema:
 
     Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
     """
+    files.check_ordinary(Path(path), "name the schema's file")
     try:
         content = json.loads(Path(path).read_text("utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(f"the schema {path} is not UTF-8 text; save it as that") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"the schema {path} is not JSON: {error}") from error
+    if isinstance(content, dict) and not isinstance(content.get("label", ""), str):
+        raise DataError(f"the label of the schema {path} is no text; give a column's name")
     columns = content.get("columns", {}) if isinstance(content, dict) else None
     if not isinstance(columns, dict) or not all(isinstance(v, dict) for v in columns.values()):
         raise DataError(f'the schema {path} needs {{"columns": {{name: {{"bounds": [lo, hi]}}}}}}')
@@ -159,6 +169,8 @@ def declared(
     public_columns: NamesOption = None,
     drop: NamesOption = None,
     schema: str | Path | None = None,
+    group: str | None = None,
+    features_from: str | None = None,
 ) -> Schema:
     """Merge the options and the schema file; an option wins over the file."""
     base = Schema() if schema is None else read_schema(schema)
@@ -168,6 +180,8 @@ def declared(
         categories={**base.categories, **parse_categories(categories)},
         public=base.public | frozenset(_texts(public_columns or ())),
         drop=base.drop | frozenset(_texts(drop or ())),
+        group=group,
+        features_from=features_from,
     )
 
 
@@ -184,6 +198,16 @@ def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clip to the bounds and map them to [-1, 1] in float32."""
     return np.asarray(2.0 * to_unit(values, low, high) - 1.0, dtype=np.float32)
+
+
+def unit_rows(values: Array) -> Array:
+    """Bring each row to a root mean square of 1, by its own norm; a zero row stays zero."""
+    rows = np.asarray(values, dtype=np.float64)
+    # By the largest entry first: squares of large numbers overflow.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1.0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0) * math.sqrt(rows.shape[1]), np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:

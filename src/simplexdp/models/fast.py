@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from simplexdp.models.layers import conv_norm_relu, image_shape
+from simplexdp.models.layers import Residual, conv_norm_relu, image_shape
 
 Widths = tuple[int, int, int]
 SMALL: Widths = (24, 48, 96)
@@ -17,19 +17,6 @@ WIDE: Widths = (48, 96, 192)
 
 def _layer(inputs: int, outputs: int, norm: str, kernel: int = 3, stride: int = 1) -> nn.Module:
     return conv_norm_relu(inputs, outputs, kernel, norm, stride, groups=outputs // 8)
-
-
-class Residual(nn.Module):
-    """x plus one convolution of x."""
-
-    def __init__(self, channels: int, norm: str) -> None:
-        super().__init__()
-        self.body = _layer(channels, channels, norm)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return x and the convolution of it, added."""
-        y: torch.Tensor = self.body(x)
-        return x + y
 
 
 class TwoPools(nn.Module):
@@ -67,11 +54,11 @@ def fast(
     first, second, third = widths
     return nn.Sequential(
         _layer(channels, first, norm, 5, 2),
-        Residual(first, norm),
+        Residual(_layer(first, first, norm)),
         _layer(first, second, norm, stride=2),
-        Residual(second, norm),
+        Residual(_layer(second, second, norm)),
         _layer(second, third, norm, stride=2),
-        *([] if widths == SMALL else [Residual(third, norm)]),
+        *([] if widths == SMALL else [Residual(_layer(third, third, norm))]),
         TwoPools(),
         nn.Linear(2 * third, classes),
     )

@@ -28,8 +28,6 @@ class Fast:
     augment: tuple[str, ...]
     epsilons: tuple[float, ...]
     published: str  # the network of the paper's row
-    data_options: tuple[str, ...] = ()
-    delta: float = 1e-5
 
 
 RECIPES = {
@@ -42,7 +40,6 @@ RECIPES = {
         Fast("cifar10", "fast-wide", 500, 5, BOTH, (1, 2, 3, 4, 6, 8), "resnet18"),
     )
 }
-NOTES = ()
 
 
 def settings(name: str, **given: Any) -> Settings:
@@ -55,7 +52,6 @@ def settings(name: str, **given: Any) -> Settings:
         "data": base.data,
         "method": "dirichlet",
         "model": base.model,
-        "delta": base.delta,
         "batch_size": base.batch_size,
         "optimizer": "muon",
         "augment": base.augment,
@@ -67,22 +63,17 @@ def settings(name: str, **given: Any) -> Settings:
 
 def experiment() -> Experiment:
     """Return the tables of all fast recipes: every budget and none, one data set after another."""
-    cells = [_cell(name, budget) for name in RECIPES for budget in _budgets(name)]
-    return Experiment("fast", "Fast recipes by budget", tuple(cells), NOTES, study=True)
-
-
-def _budgets(name: str) -> tuple[float, ...]:
-    return (*RECIPES[name].epsilons, math.inf)
+    cells = [
+        _cell(name, epsilon)
+        for name, base in RECIPES.items()
+        for epsilon in (*base.epsilons, math.inf)
+    ]
+    return Experiment("fast", "Fast recipes by budget", tuple(cells), study=True)
 
 
 def _cell(name: str, epsilon: float) -> Cell:
-    base = RECIPES[name]
-    none = math.isinf(epsilon)
-    method = "plain" if none else "dirichlet"
-    found = settings(name, epsilon=float(epsilon), method=method)
-    published = recipes.published_accuracy(
-        base.data, "dirichlet", base.published, None if none else epsilon
-    )
-    return Cell(
-        identity.canonical(found), DATA_TITLES[base.data], epsilon_label(epsilon), published
-    )
+    base, none = RECIPES[name], math.isinf(epsilon)
+    run = settings(name, epsilon=float(epsilon), method="plain" if none else "dirichlet")
+    wanted = (base.data, "dirichlet", base.published, None if none else epsilon)
+    published = recipes.published_accuracy(*wanted)
+    return Cell(identity.canonical(run), DATA_TITLES[base.data], epsilon_label(epsilon), published)

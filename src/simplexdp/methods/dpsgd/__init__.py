@@ -44,10 +44,12 @@ from simplexdp.methods import _network
 from simplexdp.methods.base import Audited, Prepared, Run, Trained, option, positive
 from simplexdp.methods.dpsgd.probe import check_by_record, hooked
 from simplexdp.methods.dpsgd.step import (
+    SUMS,
     StepParameters,
     check_precision,
     clipped_sum,
     set_noisy_gradient,
+    tell,
 )
 from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
@@ -133,6 +135,7 @@ class DPSGD(_network.NetworkMethod):
                 totals = clipped_sum(model, inputs, labels, chosen, draws)
                 noise = sampling.stream(seed, "dpsgd-noise", step)
                 set_noisy_gradient(model, totals, chosen, noise)
+                tell(model, totals, chosen, run.on_release)
                 descent.set_rate(step)
                 descent.optimizer.step()
                 descent.average(step)
@@ -176,6 +179,7 @@ class DPSGD(_network.NetworkMethod):
             },
             start=start,
             notes=(*dataset.provenance, *large_delta(settings.delta, records)),
+            releases={SUMS: math.sqrt(steps) / noise_multiplier},
         )
 
     def rebuild(self, description: Description) -> nn.Module:

@@ -25,10 +25,13 @@ from torch.nn import functional
 
 from simplexdp import batches, distributed
 from simplexdp.data.augment import augment
+from simplexdp.methods.base import OnRelease
 from simplexdp.methods.dpsgd.layers import KEEP_RECORDS_FIRST, ByRecord, Explicit, book_of
+from simplexdp.noise import unheard
 
 PAIRS = 2**14  # of normals at once, which stay in the cache
 FINER = 2.0**16  # of 2^32 levels; the lowest are drawn with further bits
+SUMS = "noisy sums"
 
 
 @dataclass(frozen=True)
@@ -158,11 +161,35 @@ def copies_of(
     )
 
 
+def tell(
+    model: nn.Module, totals: list[Tensor], chosen: StepParameters, on_release: OnRelease
+) -> None:
+    """Let an audit hear the sum and the noisy gradient, both divided as the gradient is."""
+    if on_release is unheard:
+        return
+    scale = divisor(chosen)
+    noised = [torch.as_tensor(p.grad) for p in trainable(model)]
+    exact, noisy = (
+        torch.cat([tensor.detach().cpu().ravel() for tensor in tensors]).double().numpy()
+        for tensors in ([total / scale for total in totals], noised)
+    )
+    sigma = chosen.noise_multiplier * chosen.clip / scale
+    heard = torch.from_numpy(on_release(SUMS, exact, noisy, sigma)).float()
+    sizes = [gradient.numel() for gradient in noised]
+    for gradient, part in zip(noised, heard.split(sizes), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def divisor(chosen: StepParameters) -> float:
+    """Return the public number by which a noisy sum is divided."""
+    return chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+
+
 def set_noisy_gradient(
     model: nn.Module, totals: list[Tensor], chosen: StepParameters, rng: np.random.Generator
 ) -> None:
     """Set the gradient to (sum + σ·clip·N) / (n·q), over the clip too where it is rescaled."""
-    scale = chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+    scale = divisor(chosen)
     for parameter, total in zip(trainable(model), totals, strict=True):
         noise = torch.from_numpy(normals(rng, total.numel())).view(total.shape).to(total.device)
         noise *= chosen.noise_multiplier * chosen.clip
