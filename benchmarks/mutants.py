@@ -5,10 +5,11 @@
     python benchmarks/mutants.py --only linear/    # those of some files
     python benchmarks/mutants.py --seconds 8       # some by chance, until so long has passed
 
-tests/mutants.toml lists them (docs/testing.md). Each is applied to a copy of the package, by itself,
-in a process that is forked from one with the libraries loaded and nothing of the package. A mutant
-is killed where its test fails; a test that cannot be collected, or never ends, kills nothing. The
-exit code is 1 if one survives that the list has no reason for. Writes results/mutants.json.
+tests/mutants.toml lists them (docs/testing.md). Each is applied to a copy of the package, by
+itself, in a process that is forked from one with the libraries loaded and nothing of the package.
+A mutant is killed where its test fails; a test that cannot be collected, or never ends, kills
+nothing. The exit code is 1 if one survives that the list has no reason for. Writes
+results/mutants.json.
 """
 
 from __future__ import annotations

@@ -61,11 +61,11 @@ def killed() -> Callable[..., contextlib.AbstractContextManager[None]]:
     ) -> Iterator[None]:
         original = getattr(owner, name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if not when(*arguments):
-                return original(*arguments)
+                return original(*arguments, **named)
             if after:
-                original(*arguments)
+                original(*arguments, **named)
             raise Kill
 
         with pytest.MonkeyPatch.context() as patch:
@@ -119,6 +119,7 @@ def command(
             patch.chdir(tmp_path)
             patch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
             patch.setattr(sys, "argv", ["simplexdp", *arguments])
+            patch.setattr(cli.signals, "install", lambda _: None)  # pytest has its own
             patch.setattr(warnings, "showwarning", show)  # on standard error, as in a process
             warnings.simplefilter("default", UserWarning)
             try:

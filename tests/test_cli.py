@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 import tempfile
 
 import pytest
@@ -221,40 +220,11 @@ def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
     def full(**given: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(cli, "commands", lambda: full)
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
     assert "the disk is full; make room first" in capsys.readouterr().err
-
-
-def test_what_nobody_foresaw_is_one_line_and_a_file_for_its_owner(monkeypatch, capsys, tmp_path):
-    def broken(**_: object) -> int:
-        secret = 271828  # a variable's value stays out of the file
-        raise KeyError("no such thing" * (secret > 0))
-
-    monkeypatch.setattr(cli, "app", broken)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 2
-    (path,) = tmp_path.iterdir()
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert f"unexpected KeyError, a fault of this program; {path} tells where" in told.err
-    assert "no such thing" not in told.err
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "in broken" in path.read_text()
-    assert "no such thing" in path.read_text()
-    assert "271828" not in path.read_text().replace("secret = 271828", "")
-
-
-def test_without_room_for_the_file_the_line_stands_alone(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(cli, "app", lambda **_: {}["missing"])
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert "unexpected KeyError" in capsys.readouterr().err
 
 
 def test_a_plug_in_that_cannot_be_imported_is_told_in_a_line(monkeypatch, capsys, tmp_path):
@@ -266,4 +236,4 @@ def test_a_plug_in_that_cannot_be_imported_is_told_in_a_line(monkeypatch, capsys
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
-    assert capsys.readouterr().err.startswith("simplexdp: unexpected ModuleNotFoundError")
+    assert capsys.readouterr().err.startswith("simplexdp: this is a fault of simplexdp (Mod")

@@ -152,7 +152,8 @@ def train(job: Job, run: Run) -> Reached:
                 _save(job, run, done, elapsed())
                 saved = time.monotonic()
             if stopped:
-                raise OutOfTime
+                begun = f"; go on with --resume --out {run.folder.path}" if run.folder else ""
+                raise OutOfTime(f"stopped after step {done} of {job.steps}{begun}")
     final = predictions(evaluated, dataset.test, settings.device)
     warn_of_failure(job.model, dataset, final, run.folder is not None, job.weighable)
     accuracy = float((final == dataset.test.labels).mean())

@@ -88,7 +88,14 @@ def run(
         if not attacked.finished():
             raise ValueError(f"{folder} is not finished; go on with it by --resume first")
         # The attacks look at weights where the records are.
+        named = settings.code()
         settings = dataclasses.replace(attacked.settings(), device="cpu")
+        for option, name in settings.code().items():
+            if named.get(option) != name:
+                raise ValueError(
+                    f"{folder} names {name}, which is code; it is attacked from Python alone, with "
+                    "settings that name it too"
+                )
     revision = methods.lookup(settings.method).revision
     if dataset is None:
         dataset = _data(settings, folder)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from simplexdp import __version__
+from simplexdp.progress import printable
 
 app = typer.Typer(
     help="Train classifiers on private inputs with public labels, and say what is protected.",
@@ -43,7 +44,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
 def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
     """Print a result for a script, in ASCII, which any terminal takes, or for a person."""
-    print(json.dumps(record, allow_nan=False) if as_json else text)
+    print(json.dumps(record, allow_nan=False) if as_json else printable(text))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -73,3 +74,5 @@ def pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value, parse_float=_finite, parse_constant=str)
     except json.JSONDecodeError:
         return name, value
+    except (ValueError, RecursionError):  # JSON, but of too many digits or too deep
+        raise ValueError(f"the value of --option {name} is too long; give a usual one") from None

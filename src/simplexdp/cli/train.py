@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from simplexdp import plugins
+from simplexdp.cli import signals
 from simplexdp.cli.options import with_data, with_settings
 from simplexdp.cli.shell import Json, Quiet, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
@@ -44,23 +45,28 @@ def train(
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
     from simplexdp import distributed, methods
+    from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
     if features is not None and options.setdefault("features", features) != features:
         raise ValueError("--features and --option features differ; give one of them")
     if resume:
-        settings, ledger = _unfinished(given, bool(files or options or recipe), out, ledger)
+        settings, ledger = _unfinished(given, options, bool(files or recipe), out, ledger)
     else:
         given |= {"data_options": files, "options": options}
         made = Settings if recipe is None else plugins.load("simplexdp.recipes", "paper")
         settings = made(**given) if recipe is None else made(recipe, **given)
-    outcome, folder = methods.run(
-        settings,
-        out,
-        resume,
-        show_progress=not quiet,
-        ledger=Ledger(ledger or default_path()),
-    )
+    try:
+        outcome, folder = methods.run(
+            settings,
+            out,
+            resume,
+            show_progress=not quiet,
+            ledger=Ledger(ledger or default_path()),
+            stop=signals.asked,
+        )
+    except OutOfTime as stopped:
+        raise ValueError(str(stopped)) from stopped
     record = methods.summary(settings, outcome, folder)
     text = (
         f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} "
@@ -73,30 +79,38 @@ def train(
 
 
 def _unfinished(
-    given: dict[str, Any], more: bool, out: Path | None, ledger: Path | None
+    given: dict[str, Any],
+    options: dict[str, Any],
+    more: bool,
+    out: Path | None,
+    ledger: Path | None,
 ) -> tuple[Settings, Path | None]:
     """Return the settings of the run to go on with, and the ledger that counts it.
 
-    A method of one's own is named again: nothing is imported because a folder names it.
+    Code of one's own is named again: nothing is imported because a folder names it.
     """
     from simplexdp.runs import RunFolder
 
     where = {name: given.pop(name) for name in WHERE if name in given}
-    named = given.pop("method", None)
+    named = {f"--{name}": given.pop(name) for name in ("method", "model") if name in given}
+    named |= {f"--option {name}": value for name, value in options.items()}
     if given or more:
         raise ValueError("--resume takes its settings from the run folder; give --out alone")
     if out is None:
         raise ValueError("--resume needs the run folder; give it with --out")
     unfinished = RunFolder.open(out)
-    settings = dataclasses.replace(unfinished.settings(), **where)
-    if named not in (None, settings.method):
-        raise ValueError(f"{out} was begun with the method {settings.method}; leave out --method")
-    if ":" in settings.method and named is None:
-        raise ValueError(
-            f"{out} names the method {settings.method}, which is code; if you trust it, give it "
-            "with --method too"
-        )
-    return settings, ledger or unfinished.ledger_path()
+    begun = unfinished.settings()
+    own = {"--method": begun.method, "--model": begun.model}
+    own |= {f"--option {name}": value for name, value in begun.options.items()}
+    for option, value in named.items():
+        if value != own.get(option):
+            raise ValueError(f"{out} was begun with {own.get(option)}; leave out {option}")
+    for option, name in begun.code().items():
+        if option not in named:
+            raise ValueError(
+                f"{out} names {name}, which is code; if you trust it, give it with {option} too"
+            )
+    return dataclasses.replace(begun, **where), ledger or unfinished.ledger_path()
 
 
 @app.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from simplexdp import files
 from simplexdp.data.dataset import Array, DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -75,6 +76,8 @@ def files_in(folder: Path) -> list[Path]:
             "them away"
         )
     found = [file for file in listed if file.suffix.lower() in SUFFIXES]
+    for file in found:
+        files.check_ordinary(file, "take it away")
     if not found:
         raise DataError(f"{where} holds no {', '.join(s[1:] for s in SUFFIXES)} images")
     return found

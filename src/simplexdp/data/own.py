@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from simplexdp import files
 from simplexdp.data import arrays, images, tables
 from simplexdp.data.dataset import Array, DataError, Dataset, Split
 from simplexdp.data.readers import npz_keys
@@ -295,6 +296,9 @@ def check_used(path: Path, options: Options) -> None:
 
 def load_path(path: Path, options: Options) -> Dataset:
     """Load the user's own data, by what the path is."""
+    files.check_ordinary(path)
+    if options.test is not None:
+        files.check_ordinary(options.test)
     check_used(path, options)
     if options.test is not None and not options.test.exists():
         raise DataError(f"the test data {options.test} does not exist")

@@ -220,7 +220,7 @@ def npz_keys(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(name.removesuffix(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise DataError(f"{path.name} is not a complete .npz file: {error}") from error
 
 
@@ -233,7 +233,13 @@ def npz_arrays(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
             return {key: np.asarray(content[key]) for key in keys}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path.name} is not a complete .npz file: {error}") from error
-    except ValueError:
+    except (RuntimeError, NotImplementedError) as error:  # a password, or an unknown compression
+        raise DataError(f"{path.name} cannot be unpacked: {error}; save it by numpy") from error
+    except MemoryError:
+        raise DataError(
+            f"{path.name} asks for more memory than there is; it is damaged, or give a part of it"
+        ) from None
+    except (ValueError, TypeError, AttributeError, SyntaxError, ArithmeticError, RecursionError):
         raise DataError(
             f"{path.name} holds Python objects or damaged arrays; only plain arrays are read"
         ) from None

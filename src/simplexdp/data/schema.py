@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from simplexdp import files
 from simplexdp.data.dataset import Array, DataError
 
 ALL = "*"
@@ -63,7 +64,7 @@ def checked_bounds(column: str, low: Any, high: Any) -> Bounds:
     """Return finite bounds with low < high."""
     try:
         bounds = (float(low), float(high))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"the bounds of {column} are not numbers: write {column}=lo:hi") from None
     if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
         raise DataError(f"the bounds of {column} need finite lo < hi")
@@ -128,12 +129,15 @@ def read_schema(path: str | Path) -> Schema:
 
     Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
     """
+    files.check_ordinary(Path(path), "name the schema's file")
     try:
         content = json.loads(Path(path).read_text("utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(f"the schema {path} is not UTF-8 text; save it as that") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"the schema {path} is not JSON: {error}") from error
+    if isinstance(content, dict) and not isinstance(content.get("label", ""), str):
+        raise DataError(f"the label of the schema {path} is no text; give a column's name")
     columns = content.get("columns", {}) if isinstance(content, dict) else None
     if not isinstance(columns, dict) or not all(isinstance(v, dict) for v in columns.values()):
         raise DataError(f'the schema {path} needs {{"columns": {{name: {{"bounds": [lo, hi]}}}}}}')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from simplexdp import files
 from simplexdp.data import arrays, images, own, tables
 from simplexdp.data.dataset import Array, DataError
 
@@ -12,6 +13,7 @@ from simplexdp.data.dataset import Array, DataError
 def read_path(path: Path, options: own.Options) -> Array:
     """Read new records: one image or a folder of them, X of an .npz, or a table."""
     schema, image_size = options.schema, options.image_size
+    files.check_ordinary(path)
     own.check_used(path, options)
     if schema.public:
         raise DataError(
@@ -22,8 +24,8 @@ def read_path(path: Path, options: own.Options) -> Array:
     if path.is_dir() or suffix in images.SUFFIXES:
         if image_size is None:
             raise DataError("give the image size that the model was trained with (image_size)")
-        files = images.files_in(path) if path.is_dir() else [path]
-        return images.read_images({path.stem: files}, images.parse_size(image_size), True)[0]
+        found = images.files_in(path) if path.is_dir() else [path]
+        return images.read_images({path.stem: found}, images.parse_size(image_size), True)[0]
     if suffix == ".npz":
         values = arrays.read_inputs(path, arrays.WHOLE)
         return arrays.scaler(values, schema, path)[0](values)

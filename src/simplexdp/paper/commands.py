@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simplexdp.cli import signals
 from simplexdp.cli.options import with_options
 from simplexdp.cli.shell import Json, Quiet, app, emit
 from simplexdp.paper.asked import Asked
@@ -35,8 +36,10 @@ def reproduce(
         path = records.import_run(import_run, Path(asked.get("results", "results")))
         emit({"imported": str(path)}, as_json, f"filed as {path}")
         return
-    summary = reproduction.reproduce(name, show_progress=not quiet, **asked)
+    summary = reproduction.reproduce(name, show_progress=not quiet, stop=signals.asked, **asked)
     emit(summary, as_json, reproduction.text_of(summary))
+    if signals.asked():
+        raise KeyboardInterrupt
     if summary.get("failed"):
         raise typer.Exit(2)  # the reasons are on standard error
 

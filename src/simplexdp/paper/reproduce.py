@@ -22,12 +22,19 @@ def names() -> tuple[str, ...]:
     return (*grid.names(), *computed.TABLES, cost.NAME)
 
 
-def reproduce(name: str, *, show_progress: bool = True, **options: Any) -> dict[str, Any]:
+def reproduce(
+    name: str,
+    *,
+    show_progress: bool = True,
+    stop: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> dict[str, Any]:
     """Fill a table or figure of the paper; what is there already is not made again.
 
     Args:
         name: One of `names()`.
         show_progress: Whether a bar is shown.
+        stop: Asked after every step; True ends the run at hand at a checkpoint.
         options: Fields of `Asked`.
 
     Returns:
@@ -58,7 +65,7 @@ def reproduce(name: str, *, show_progress: bool = True, **options: Any) -> dict[
     on_ray = partial(cluster.sweep, address=asked.ray_address, gpus_each=gpus)
     minutes = asked.budget_minutes
     deadline = None if minutes is None else began + 60 * minutes
-    sweep = partial(on_ray if asked.ray else local.sweep, deadline=deadline)
+    sweep = partial(on_ray if asked.ray else partial(local.sweep, stop=stop), deadline=deadline)
     return _make_missing(name, work, partial(sweep, show_progress=show_progress), asked, deadline)
 
 

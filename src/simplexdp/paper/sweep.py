@@ -141,6 +141,7 @@ def sweep(
     seconds_each: Sequence[float],
     deadline: float | None = None,
     show_progress: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Swept:
     """Make every run of the list in this process, in order, up to a time of the monotonic clock."""
     swept = Swept()
@@ -150,7 +151,7 @@ def sweep(
             to_go = estimate.total(seconds_each[number:])
             advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
             try:
-                with time_limit(deadline) as is_over:
+                with time_limit(deadline, stop) as is_over:
                     folder = train(work, run_root, load, is_over)
                 records.write(records.record_of_run(folder, work.experiment), results)
                 swept.finished.append(work.label)
@@ -176,14 +177,16 @@ def locked(run_root: Path, key: str) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(deadline: float | None) -> Iterator[Callable[[], bool]]:
-    """Yield what says that the deadline is over; interrupt what goes on long after it.
+def time_limit(
+    deadline: float | None, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Callable[[], bool]]:
+    """Yield what says that it is time to stop; interrupt what goes on long after the deadline.
 
     Outside the main thread nothing can be interrupted.
     """
 
     def is_over() -> bool:
-        return deadline is not None and time.monotonic() > deadline
+        return stop() or (deadline is not None and time.monotonic() > deadline)
 
     if is_over():
         raise OutOfTime

@@ -50,7 +50,6 @@ from simplexdp.methods.dpsgd.step import (
     clipped_sum,
     set_noisy_gradient,
     tell,
-    trainable,
 )
 from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
