@@ -259,15 +259,20 @@ SCENARIOS = (
 )
 
 
-def forked(work: Callable[[], str | None], wait: bool = True) -> tuple[int, Callable[[], tuple[int, str]]]:
-    """Do work in a forked process; return its number and what waits for its code and text."""
+def forked(
+    work: Callable[[], str | None], wait: bool = True
+) -> tuple[int, Callable[[], tuple[int, str]]]:
+    """Do work in a forked process; return what waits for its code and text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
         code, text = 0, ""
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 text = work() or ""
         except BaseException:
             code, text = 1, traceback.format_exc()[-1500:]
@@ -280,7 +285,7 @@ def forked(work: Callable[[], str | None], wait: bool = True) -> tuple[int, Call
             text = pipe.read().decode()
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
-    return child, result
+    return result
 
 
 @dataclass
@@ -319,10 +324,10 @@ def cut(scenario: Scenario, home: Path, disk: Callable[[Path], Disk]) -> tuple[s
     root.mkdir()
     scenario.prepared(root)
     mounted = disk(root)
-    _, first = forked(lambda: begun(scenario, root, mounted))
+    first = forked(lambda: begun(scenario, root, mounted))
     other = None
     if scenario.beside is not None and mounted.error is None and not mounted.power:
-        other = forked(lambda: scenario.beside(root))[1]  # type: ignore[func-returns-value,misc]
+        other = forked(lambda: scenario.beside(root))  # type: ignore[func-returns-value,misc]
     code, text = first()
     said = json.loads(text) if code == 0 else {}
     if code not in (0, KILLED):
@@ -336,7 +341,7 @@ def cut(scenario: Scenario, home: Path, disk: Callable[[Path], Disk]) -> tuple[s
             return f"not one line: {said}", said
         if wrong := whole_json(root):
             return wrong, said
-    code, text = forked(lambda: scenario.go_on(root, told))[1]()
+    code, text = forked(lambda: scenario.go_on(root, told))()
     return text, said
 
 
@@ -376,7 +381,8 @@ def campaign(
             scenario.prepared(root)
             warm(scenario, root)
             disk = Disk(root)
-            code, text = forked(lambda s=scenario, r=root, d=disk: begun(s, r, d))[1]()
+            (home / "told").unlink(missing_ok=True)
+            code, text = forked(lambda s=scenario, r=root, d=disk: begun(s, r, d))()
             whole = json.loads(text) if code == 0 else {"names": [], "said": text, "code": code}
             if code or whole["code"]:
                 tally.wrong.append(f"it does not work without a cut: {whole}")
