@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
-from simplexdp.journal import DRAWS, NOTHING, WEIGHTS
+from simplexdp.journal import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
 from simplexdp.rounding import rounded_up
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAWS",
     "NOTHING",
+    "PERSON",
+    "RECORD",
     "WEIGHTS",
     "Assumption",
     "Coverage",
@@ -74,6 +76,7 @@ class Coverage:
         mechanism: Details of the mechanism beside those that the event holds.
         proviso: What coverage of weights rests on that the software cannot know.
         draws_too: Whether noised outputs are covered beside the weights.
+        unit: Whether one record is protected, or all records of one person.
     """
 
     method: str
@@ -89,6 +92,7 @@ class Coverage:
     mechanism: Mapping[str, Any] = field(default_factory=dict)
     proviso: str = ""
     draws_too: bool = False
+    unit: str = RECORD
 
     def broken(self) -> tuple[str, ...]:
         """Return the marks of the assumptions that the run breaks, as a ledger keeps them."""

@@ -1,8 +1,8 @@
 """The noise and the clip of DP-SGD, at the gradient that its optimizer is given.
 
 Null records have no gradient in the weights of a linear layer: what the optimizer sees there is
-noise alone. 12 million draws of numpy's: their standard deviation is off by 0.1 % in one case of
-a million; the seed is fixed.
+noise alone: 12 million draws, whose standard deviation is off by 0.1 % in one case of a million;
+the seed is fixed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from simplexdp import data, methods, sampling
 from simplexdp.methods.base import Run
+from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -82,20 +83,12 @@ def test_one_record_moves_the_gradient_by_the_clip_over_the_public_divisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without noise, k times one enormous record in a batch, among null ones: k times the clip."""
-    real = sampling.stream
-
-    class Silent:
-        def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
-            return np.zeros(shape)
-
-    def stream(seed: int, purpose: str, step: int) -> Any:
-        return Silent() if purpose == "dpsgd-noise" else real(seed, purpose, step)
-
-    monkeypatch.setattr(sampling, "stream", stream)
+    monkeypatch.setattr(dpsgd_step, "normals", lambda rng, count: np.zeros(count, np.float32))
     inputs, records, batch, steps = np.zeros((30, 50)), 30, 10, 6
     inputs[::3] = 100.0  # those of the first class: all the same, and the others null
-    seen, _ = gradients(inputs, batch, steps)
-    monkeypatch.undo()
+    seen, prepared = gradients(inputs, batch, steps)
+    assert prepared.event.count == steps
+    assert prepared.event.event.sampling_probability == batch / records
     for step, given in enumerate(seen):
         drawn = sampling.batch_of_step(records, batch / records, 3, step)
         heavy = sum(int(i) % 3 == 0 for i in drawn)

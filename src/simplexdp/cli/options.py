@@ -38,6 +38,8 @@ class DataOptions:
     schema: str | None = setting(None, "A JSON file with label and columns; see docs/data.md.")
     image_size: str | None = setting(None, "Your images' size in pixels, as 32 or 28x28x1.")
     test_fraction: float | None = setting(None, "Share held out for tests.")
+    group: str | None = setting(None, "Column, or array of an .npz, of whose a record is.")
+    features_from: str | None = setting(None, "What made your vectors or encoder, as declared.")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ def train(
         list[str] | None,
         typer.Option(help="A setting of the method's own, name=value; see `simplexdp methods`."),
     ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Fixed features, as --option features=NAME; see `simplexdp methods`."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     ledger: Annotated[
@@ -44,6 +48,8 @@ def train(
     from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
+    if features is not None and options.setdefault("features", features) != features:
+        raise ValueError("--features and --option features differ; give one of them")
     if resume:
         settings, ledger = _unfinished(given, options, bool(files or recipe), out, ledger)
     else:

@@ -229,6 +229,7 @@ class Method(ABC):
         Options: Its own settings, a frozen dataclass.
         audited: What attacks need to know.
         several_processes: Whether torchrun can train it.
+        persons: Whether its unit can be a person with several records.
 
     Example:
         >>> from simplexdp import methods
@@ -250,6 +251,7 @@ class Method(ABC):
     Options: ClassVar[type[Options]] = Options
     audited: ClassVar[Audited] = Audited()
     several_processes: ClassVar[bool] = False
+    persons: ClassVar[bool] = False
 
     def takes(self, settings: Settings) -> frozenset[str]:
         """Return which of the `OPTIONAL` settings it uses."""
