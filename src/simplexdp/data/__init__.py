@@ -123,6 +123,7 @@ def read_inputs(
     drop: NamesOption = None,
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
+    features_from: str | None = None,
 ) -> Array:
     """Read new records, which have no labels, with the options of the training data.
 
@@ -135,6 +136,7 @@ def read_inputs(
         drop: As `load`.
         schema: As `load`.
         image_size: As `load`.
+        features_from: As `load`.
 
     Returns:
         Inputs as a loaded model takes them.
@@ -145,5 +147,7 @@ def read_inputs(
     found = files.expanded(path)
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")
-    declarations = declared(label, bounds, categories, public_columns, drop, schema)
+    declarations = declared(
+        label, bounds, categories, public_columns, drop, schema, features_from=features_from
+    )
     return read_path(found, Options(declarations, image_size=image_size))
