@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 
 import pytest
 
-from simplexdp import cli, runs
+from simplexdp import cli, plugins, runs
 from simplexdp.settings import Settings
 
 SCHEDULE = ["--delta", "1e-5", "--alpha", "3", "--sample-rate", "0.005", "--steps", "20000"]
@@ -30,9 +31,9 @@ def test_visible_participation_costs_more(succeed):
     assert visible["epsilon"] == pytest.approx(13, rel=0.05)
 
 
-def test_train_prints_one_json_object_and_writes_a_run(command, tmp_path):
+def test_train_prints_one_json_object_and_writes_a_run(process, tmp_path):
     arguments = ["train", "--steps", "300", "--batch-size", "8", "--json", "--out", "r"]
-    done = command(*arguments)
+    done = process(*arguments)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     wanted = {"accuracy", "method", "data", "model", "epsilon", "delta", "seconds", "run"}
@@ -193,11 +194,9 @@ def test_an_audit_refuses_what_it_would_ignore(command, arguments, message):
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])
-def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(
-    command, monkeypatch, tmp_path, arguments
-):
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    done = command("train", "--method", "certified", "--steps", "3", "--quiet", *arguments)
+def test_a_result_is_not_lost_for_letters_that_the_terminal_lacks(command, arguments):
+    given = ("--method", "certified", "--steps", "3", "--quiet", *arguments)
+    done = command("train", *given, encoding="ascii")
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
 
@@ -226,3 +225,15 @@ def test_a_full_disk_is_told_with_what_to_do(monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 2
     assert "the disk is full; make room first" in capsys.readouterr().err
+
+
+def test_a_plug_in_that_cannot_be_imported_is_told_in_a_line(monkeypatch, capsys, tmp_path):
+    def missing(group: str, name: str) -> None:
+        raise ModuleNotFoundError("No module named 'something'")
+
+    monkeypatch.setattr(plugins, "load", missing)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("simplexdp: this is a fault of simplexdp (Mod")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +15,11 @@ from torch.utils.data import DataLoader, default_collate
 from simplexdp import data as datasets
 from simplexdp import sampling
 
+Batch = tuple[Tensor, Tensor]
 Data = Any  # a map-style torch data set, or a pair (inputs, labels) of tensors or arrays
 
 
-def gather(
-    data: Data, batches: Iterator[sampling.Indices], workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def gather(data: Data, batches: Iterator[sampling.Indices], workers: int) -> Iterator[Batch]:
     """Yield the records of each batch in order; an empty batch keeps its place."""
     if isinstance(data, tuple):
         inputs, labels = data
@@ -31,37 +31,19 @@ def gather(
     empty = (inputs[:0], labels[:0])
     loader: DataLoader[Any] = DataLoader(
         data,
-        batch_sampler=_IndexLists(batches),
+        batch_sampler=(indices.tolist() for indices in batches),
         num_workers=workers,
-        collate_fn=_Collate(empty),
+        collate_fn=partial(_collate, empty),
     )
     yield from loader
 
 
-class _IndexLists:
-    """Index arrays as lists, the form in which a DataLoader takes batches."""
-
-    def __init__(self, batches: Iterator[sampling.Indices]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (indices.tolist() for indices in self._batches)
-
-
-class _Collate:
+def _collate(empty: Batch, records: list[Any]) -> Batch:
     """Stack a batch; an empty one keeps the shapes, so that the step is not lost."""
-
-    def __init__(self, empty: tuple[Tensor, Tensor]) -> None:
-        self._empty = empty
-
-    def __call__(self, records: list[Any]) -> tuple[Tensor, Tensor]:
-        if not records:
-            return self._empty
-        inputs, labels = default_collate(records)[:2]
-        return inputs, labels
-
-
-Batch = tuple[Tensor, Tensor]
+    if not records:
+        return empty
+    inputs, labels = default_collate(records)[:2]
+    return inputs, labels
 
 
 def ahead(prepare: Callable[[int], Batch], steps: range, workers: int) -> Iterator[Batch]:

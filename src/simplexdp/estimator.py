@@ -133,6 +133,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps=self.steps,
             clip=self.clip,
             lr=self.lr,
+            largest=feature_map.largest,
         )
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
         fitted = linear.fit(

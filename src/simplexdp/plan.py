@@ -89,7 +89,11 @@ class Plan:
         alpha (float, default 3.0): Concentration α of the mechanism.
         accountant (str, default "theorem1"): One of `simplexdp.accounting.ACCOUNTANTS`.
         estimator (str, default "marginal"): "marginal" draws the true class's coordinate alone,
-            "full" the whole vector; the loss has the same distribution.
+            "full" the whole vector; the loss has the same distribution. "draw-only" descends along
+            an error in the logits that is a function of draw and label alone.
+        link (str, default "softmax"): What the mechanism is given of a softmax output: the output
+            itself, or with "log" a variant whose gradient is near that of the cross entropy.
+        link_bound (float, default 10.0): B of the link "log".
         seed (int, optional): Makes the training reproducible, and no longer private. Unless given,
             a secret seed comes from the operating system.
 
@@ -174,12 +178,7 @@ class Plan:
         )
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
-        schedule: dict[str, Any] = {
-            "delta": self.delta,
-            "alpha": self.alpha,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-        }
+        schedule = self._schedule(self.steps)
         found = accounting.calibrate(self.accountant, epsilon=epsilon, **schedule)
         least = LEAST_USEFUL_R * self.alpha
         if found.r >= least:
@@ -194,6 +193,10 @@ class Plan:
             f"{rounded_up(floor, 3)}"
         )
 
+    def _schedule(self, steps: int) -> dict[str, Any]:
+        rate = {"sample_rate": self.sample_rate, "steps": steps}
+        return {"delta": self.delta, "alpha": self.alpha, **rate}
+
     def learning_rate(self, optimizer: str = "sgd") -> float:
         """Return the learning rate by rule.
 
@@ -201,7 +204,7 @@ class Plan:
         attenuation κ (Theorem 2); adaptive methods have their customary rate.
 
         Args:
-            optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+            optimizer: One of `simplexdp.settings.OPTIMIZERS`.
 
         Returns:
             The rate, without a warm-up.
@@ -232,8 +235,7 @@ class Plan:
 
         Args:
             data: A pair (inputs, labels) of tensors or arrays, or a map-style data set of pairs.
-                Not a
-                loader: the plan draws the batches itself.
+                Not a loader: the plan draws the batches itself.
             workers: Processes that read a data set ahead.
 
         Yields:
@@ -391,15 +393,7 @@ class Plan:
             return 0.0
         if steps == self.steps:
             return self.epsilon
-        cost = accounting.account(
-            self.accountant,
-            r=self.r,
-            alpha=self.alpha,
-            sample_rate=self.sample_rate,
-            steps=steps,
-            delta=self.delta,
-        )
-        return cost.epsilon
+        return accounting.account(self.accountant, r=self.r, **self._schedule(steps)).epsilon
 
     def event(self) -> DpEvent:
         """Return what all steps of the plan are charged in a ledger (`Ledger.reserve`).
@@ -436,7 +430,7 @@ class Plan:
             poisson: Whether all batches are Poisson samples; as seen so far unless given.
 
         Returns:
-            Relation, sampling and assumptions, each with whether it holds.
+            The coverage, which a claim is made of together with an event of the plan.
         """
         accountant = accounting.ACCOUNTANTS[self.accountant]
         poisson = self._all_poisson if poisson is None else poisson
@@ -447,6 +441,7 @@ class Plan:
             accounting.SEPARATE: separate,
         }
         marks = {accounting.SEPARATE: COUPLED}
+        link = {"link": self.link, "link_bound": self.link_bound}
         return Coverage(
             method="dirichlet (Algorithm 1)",
             covers=DRAWS,
@@ -474,18 +469,15 @@ class Plan:
                 "r": self.r,
                 "alpha": self.alpha,
                 "estimator": self.estimator,
-                **({} if self.link == "softmax" else self._link()),
+                **({} if self.link == "softmax" else link),
             },
         )
-
-    def _link(self) -> dict[str, Any]:
-        return {"link": self.link, "link_bound": self.link_bound}
 
     def notes(self) -> tuple[str, ...]:
         """Return what a statement says beside the claim.
 
         Returns:
-            Sentences on δ, the link and the estimator, where there is something to say.
+            Sentences, none of them where there is nothing to add.
         """
         variant = VARIANT.format(link=self.link, bound=self.link_bound)
         return (
@@ -510,7 +502,7 @@ class Plan:
             notes: Sentences to add.
 
         Returns:
-            The statement of the steps that were made.
+            The statement, which says too what is not covered.
         """
         done = self._event(self.steps_done) if self.steps_done else events.nothing()
         coverage = self.coverage(separate=separate, computed_from_data=computed_from_data)

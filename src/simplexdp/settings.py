@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.methods import DEFAULT
 
 # Where a run is computed and how often it is looked at does not change what it is.
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
@@ -24,15 +25,9 @@ ADAPTIVE = ("adam", "adamw", "rmsprop")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "muon", *ADAPTIVE)
 
 
-def _setting(default: Any, help: str) -> Any:
+def setting(default: Any, help: str) -> Any:
     """Declare a field that the command line offers as an option, with its help text."""
     return field(default=default, metadata={"help": help})
-
-
-def _default_method() -> str:
-    from simplexdp import methods
-
-    return methods.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -54,9 +49,9 @@ class Settings:
         steps: Number of steps.
         epochs: Passes over the data, instead of steps.
         lr: Learning rate.
-        optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+        optimizer: One of `OPTIMIZERS`.
         accountant: One of `simplexdp.accounting.ACCOUNTANTS`.
-        estimator: Gradient estimator of the Dirichlet mechanism: "marginal" or "full".
+        estimator: Gradient estimator of the Dirichlet mechanism: "marginal", "full" or "draw-only".
         augment: Names of augmentations.
         seed: Makes the run reproducible, and no longer private.
         device: One of torch's.
@@ -79,33 +74,31 @@ class Settings:
         ValueError: epsilon is 0.0; give a positive budget, such as 1
     """
 
-    data: str = _setting("digits", "A data set's name, or a path to your own; digits unless given.")
-    method: str = field(
-        default_factory=_default_method,
-        metadata={
-            "help": "A method's name (see `simplexdp methods`), or package.module:OBJECT; unless "
-            "given the paper's, whose ε does NOT cover the weights."
-        },
+    data: str = setting("digits", "A data set's name, or a path to your own; digits unless given.")
+    method: str = setting(
+        DEFAULT,
+        "A method's name (see `simplexdp methods`), or package.module:OBJECT; unless given the "
+        "paper's, whose ε does NOT cover the weights.",
     )
-    model: str | None = _setting(None, "A network's name, or package.module:factory.")
-    norm: str = _setting("group", "Normalisation: group, batch or none.")
-    epsilon: float = _setting(1.0, "Budget ε; 1 unless given.")
-    delta: float = _setting(1e-5, "Budget δ; 1e-5 unless given.")
-    alpha: float = _setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
-    batch_size: int | None = _setting(None, "Expected records in a batch.")
-    steps: int | None = _setting(None, "Number of steps.")
-    epochs: float | None = _setting(None, "Passes over the data, for steps.")
-    lr: float | None = _setting(None, "Learning rate, or auto: by rule.")
-    optimizer: str = _setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
-    accountant: str = _setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
-    estimator: str = _setting("marginal", "Gradient estimator: marginal, full or draw-only.")
-    augment: tuple[str, ...] = _setting(
+    model: str | None = setting(None, "A network's name, or package.module:factory.")
+    norm: str = setting("group", "Normalisation: group, batch or none.")
+    epsilon: float = setting(1.0, "Budget ε; 1 unless given.")
+    delta: float = setting(1e-5, "Budget δ; 1e-5 unless given.")
+    alpha: float = setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
+    batch_size: int | None = setting(None, "Expected records in a batch.")
+    steps: int | None = setting(None, "Number of steps.")
+    epochs: float | None = setting(None, "Passes over the data, for steps.")
+    lr: float | None = setting(None, "Learning rate, or auto: by rule.")
+    optimizer: str = setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
+    accountant: str = setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
+    estimator: str = setting("marginal", "Gradient estimator: marginal, full or draw-only.")
+    augment: tuple[str, ...] = setting(
         (), "Augmentations, as random_crop,horizontal_flip; or none."
     )
-    seed: int | None = _setting(None, "Reproducible, and then NOT private: the seed is known.")
-    device: str = _setting("cpu", "cpu, cuda, …; cpu unless given.")
-    threads: int | None = _setting(None, "CPU threads.")
-    workers: int = _setting(0, "Threads that prepare batches ahead; none unless given.")
+    seed: int | None = setting(None, "Reproducible, and then NOT private: the seed is known.")
+    device: str = setting("cpu", "cpu, cuda, …; cpu unless given.")
+    threads: int | None = setting(None, "CPU threads.")
+    workers: int = setting(0, "Threads that prepare batches ahead; none unless given.")
     evaluations: int = 20
     data_options: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simplexdp.claims import DRAWS, WEIGHTS, Assumption, Coverage, described
+from simplexdp.claims import DRAWS, PERSON, WEIGHTS, Assumption, Coverage, described
 from simplexdp.rounding import rounded_down, rounded_up
 
 # Of two data sets that may differ by this, no one can tell which was used, up to (ε, δ).
@@ -22,6 +22,17 @@ RELATIONS = {
     "add/remove": "add/remove at a fixed rate and divisor: what one record contributes is there "
     "or not; its label and the number of records are public",
     "replace-input": "replace-input: one input is replaced by any other, its label stays",
+}
+
+PER_PERSON = "all training inputs of one person together; their labels stay"
+OF_A_PERSON: Mapping[str, Any] = {
+    "unit": PER_PERSON,
+    "public": (
+        "the labels",
+        "the number of records",
+        "the class counts",
+        "which records are of the same person",
+    ),
 }
 
 
@@ -104,6 +115,7 @@ class Statement:
             notes=tuple(notes),
             proviso=coverage.proviso,
             event=event,
+            **(OF_A_PERSON if coverage.unit == PERSON else {}),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +142,8 @@ class Statement:
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
         epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta or 0.0, 3)
-        bound = f"ε = {epsilon}, δ = {delta} ({self.accountant})"
+        per = " per person" if self.unit == PER_PERSON else ""
+        bound = f"ε = {epsilon}, δ = {delta}{per} ({self.accountant})"
         if self.covers_weights and self.broken():
             return (
                 f"{bound}; would cover the released weights, but this run breaks an assumption: "

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -43,7 +44,9 @@ class OutOfTime(Exception):
 class Update(Protocol):
     """One step of a method; returns the loss if it may be logged under the method's claim."""
 
-    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None: ...
+    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        """Take a batch, change the model, and return the loss or None."""
+        ...
 
 
 @dataclass
@@ -76,10 +79,12 @@ class Job:
         split = self.dataset.train
         return checkpoint.fingerprint_of(self.seed, split.inputs, split.labels)
 
-    def batch(self, step: int) -> batches.Batch:
-        """Return this process's part of a step's batch."""
+    def batch(self, step: int, without: frozenset[int] = frozenset()) -> batches.Batch:
+        """Return this process's part of a step's batch, without some records."""
         split, settings = self.dataset.train, self.settings
         drawn = sampling.batch_of_step(len(split.labels), self.sample_rate, self.seed, step)
+        if without:
+            drawn = drawn[~np.isin(drawn, list(without))]
         inputs, labels = batches.tensors(split, distributed.shard(drawn), settings.device)
         if settings.augment and self.augments:  # before scaling, so that a crop's edge is black
             rng = sampling.stream(distributed.own_seed(self.seed), "augment", step)
@@ -127,7 +132,7 @@ def train(job: Job, run: Run) -> Reached:
 
     def prepare(step: int) -> batches.Batch:
         run.on_step(step)
-        return job.batch(step)
+        return job.batch(step, run.without)
 
     ahead = batches.ahead(prepare, range(start, job.steps), settings.workers)
     with progress.steps(job.steps, start, run.show_progress and distributed.is_first()) as bar:

@@ -1,7 +1,7 @@
 """Attacks on what was trained, and lower bounds on ε beside the claim.
 
-    audit.run(Settings(method="dirichlet"), attack="canary")   # one attack on one method
-    audit.table()                                              # all methods on the digits
+    audit.run(Settings(), attack="canary")   # one attack on one method
+    audit.table()                            # all methods on the digits
 
 Rooms: bounds (how large must ε be), claims (in which relation is the claim held), crafting (which
 inputs are planted), worlds (what is trained when a canary is out), schedules (how much is trained),

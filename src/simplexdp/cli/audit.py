@@ -27,7 +27,8 @@ def audit(
     files: dict[str, Any],
     given: dict[str, Any],
     attack: Annotated[
-        str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
+        str | None,
+        typer.Option(help="transcript, canary, one-run, membership, reconstruct or all."),
     ] = None,
     run: Annotated[
         Path | None,
@@ -37,7 +38,7 @@ def audit(
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
+        int | None, typer.Option(help="Trainings, pairs of them, canaries or shadow models.")
     ] = None,
     confidence: Annotated[
         float | None,

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from simplexdp import __version__
-from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.progress import printable
 
 app = typer.Typer(
@@ -41,14 +40,6 @@ def options(
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
-Epsilon = Annotated[float, typer.Option(help="Budget ε.")]
-Delta = Annotated[float, typer.Option(help="Budget δ.")]
-Alpha = Annotated[float, typer.Option(help="Offset α of the Dirichlet mechanism.")]
-SampleRate = Annotated[float, typer.Option(help="Poisson sampling rate q.")]
-Steps = Annotated[int, typer.Option(help="Number of steps T.")]
-AccountantName = Annotated[
-    str, typer.Option("--accountant", help=f"One of: {', '.join(ACCOUNTANTS)}.")
-]
 
 
 def emit(record: dict[str, Any], as_json: bool, text: str) -> None:

@@ -15,12 +15,11 @@ from simplexdp.cli.shell import Json, Quiet, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
-OFFERED = [f.name for f in dataclasses.fields(Settings) if f.metadata.get("help")]
 WHERE = ("device", "threads", "workers")  # may be others when a run goes on
 
 
 @app.command()
-@with_settings(*OFFERED)
+@with_settings()
 @with_data
 def train(
     files: dict[str, Any],
@@ -31,6 +30,10 @@ def train(
     option: Annotated[
         list[str] | None,
         typer.Option(help="A setting of the method's own, name=value; see `simplexdp methods`."),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Fixed features, as --option features=NAME; see `simplexdp methods`."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -45,6 +48,8 @@ def train(
     from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
+    if features is not None and options.setdefault("features", features) != features:
+        raise ValueError("--features and --option features differ; give one of them")
     if resume:
         settings, ledger = _unfinished(given, options, bool(files or recipe), out, ledger)
     else:

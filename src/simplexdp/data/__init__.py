@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from simplexdp import files
@@ -42,6 +43,8 @@ def load(
     image_size: int | str | tuple[int, ...] | None = None,
     test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
+    group: str | None = None,
+    features_from: str | None = None,
 ) -> Dataset:
     """Load a data set by name, or your own by path.
 
@@ -61,6 +64,10 @@ def load(
         image_size: By path: height, width and channels, as "28x28x1".
         test_fraction: By path: the share of each class to hold out.
         split_seed: By path: the seed of that split.
+        group: By path: the column of a table, or the array of an .npz, that says whose a record
+            is; the unit of privacy is then the person.
+        features_from: What made the vectors of an .npz, or trained the encoder of the features:
+            the statement says so, and without it has to say "if".
 
     Returns:
         Inputs with public labels, split into training, test and perhaps validation records.
@@ -74,14 +81,15 @@ def load(
         >>> digits.classes, digits.train
         (10, Split(1437 records of shape (1, 8, 8), float32))
     """
-    own = (label, test, bounds, categories, public_columns, drop, schema, image_size, test_fraction)
+    own = (label, test, bounds, categories, public_columns, drop, schema, image_size)
     if str(name_or_path) in names():
-        if any(option is not None for option in own):
+        if any(option is not None for option in (*own, test_fraction, group)):
             raise DataError(
                 f"{name_or_path} is known by name and takes no option of one's own data; "
                 "for a file or folder of that name write ./" + str(name_or_path)
             )
-        return load_named(str(name_or_path), data_dir, allow_unverified)
+        named = load_named(str(name_or_path), data_dir, allow_unverified)
+        return replace(named, features_from=features_from)
     path = files.expanded(name_or_path)
     if not path.exists():
         raise DataError(
@@ -94,7 +102,9 @@ def load(
             "for data sets known by name"
         )
     options = Options(
-        schema=declared(label, bounds, categories, public_columns, drop, schema),
+        schema=declared(
+            label, bounds, categories, public_columns, drop, schema, group, features_from
+        ),
         test=None if test is None else files.expanded(test),
         test_fraction=test_fraction,
         split_seed=split_seed,

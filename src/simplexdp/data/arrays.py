@@ -9,7 +9,7 @@ import numpy as np
 
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.readers import npz_arrays
-from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale, unit_rows
 
 WHOLE = "X"
 BY_TYPE: dict[str, Bounds] = {"uint8": (0.0, 255.0), "bool": (0.0, 1.0)}
@@ -59,6 +59,14 @@ def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
     return values, [str(target) for target in targets.tolist()]
 
 
+def groups(path: Path, name: str, records: int) -> list[str]:
+    """Return whose each record is, as text, from the array of this name."""
+    found = npz_arrays(path, (name,))[name]
+    if found.shape != (records,) or found.dtype.kind not in "iubU":
+        raise DataError(f"{name} in {path.name} needs one whole number or text for each record")
+    return [str(one) for one in found.tolist()]
+
+
 def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bounds], list[str]]:
     """Return bounds of each feature: by its number, for the whole of X, or computed if public."""
     bounds: list[Bounds] = []
@@ -69,7 +77,7 @@ def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bou
         if given is None and not (schema.is_public(str(k)) or WHOLE in schema.public):
             raise DataError(
                 f"feature {k} of X in {path.name} ({inputs.dtype}) has no bounds: give "
-                "--bounds lo:hi for all or number=lo:hi, or declare --public-columns X"
+                "--bounds lo:hi or --public-columns X, or --features-from TEXT for embeddings"
             )
         if given is None:
             computed.append(str(k))
@@ -93,7 +101,8 @@ def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str,
     """Return the map from inputs to [-1, 1], and what of the training records went into it.
 
     uint8 has its range by type: images stay bytes (`to_model_input` scales them), features are
-    scaled from 0..255 unless bounds are given.
+    scaled from 0..255 unless bounds are given. Vectors whose making is declared need no bounds:
+    each is divided by its own norm.
     """
     features = [str(k) for k in range(train.shape[1])] if train.ndim == 2 else []
     schema.check_names([WHOLE, *features])
@@ -107,6 +116,8 @@ def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str,
         return (lambda values: scale(values, low, top)), (
             (f"the bounds of X ({what})",) if public else ()
         )
+    if schema.features_from is not None and not schema.bounds and not schema.public:
+        return unit_rows, ()
     bounds, computed = _feature_bounds(train, schema, path)
     lows, highs = np.array(bounds, dtype=np.float64).T
     named = f"the bounds of {_shown(computed, features)} of X ({what})"

@@ -1,4 +1,4 @@
-"""A folder of images by class as arrays: `root/<class>/*.png`, sorted by name."""
+"""A folder of images by class as arrays: `root/<class>/*.png`, or `root/<class>/<person>/*.png`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,25 @@ def class_folders(root: Path) -> dict[str, list[Path]]:
     ]
     if len(folders) < 2:
         raise DataError(f"{root} needs one folder of images for each of at least two classes")
-    return {folder.name: files_in(folder) for folder in folders}
+    return {folder.name: _of_class(folder) for folder in folders}
+
+
+def _of_class(folder: Path) -> list[Path]:
+    """Return the image files of a class: its own, or those in its folders, one a person."""
+    people = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")]
+    if not people or any(f.suffix.lower() in SUFFIXES for f in folder.iterdir()):
+        return files_in(folder)
+    return [file for person in people for file in files_in(person)]
+
+
+def persons(files: dict[str, list[Path]], root: Path) -> list[str] | None:
+    """Return whose each image is, by the name of its folder; None without folders of persons."""
+    deep = [path.parent.parent != root for paths in files.values() for path in paths]
+    if not any(deep):
+        return None
+    if not all(deep):
+        raise DataError(f"{root} has folders of persons in some classes alone; give all of them")
+    return [path.parent.name for paths in files.values() for path in paths]
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -65,21 +83,19 @@ def files_in(folder: Path) -> list[Path]:
     return found
 
 
-def _where(path: Path, position: int) -> str:
-    return f"image {position + 1} of class {path.parent.name} (by file name)"
+def _where(name: str, position: int) -> str:
+    return f"image {position + 1} of class {name} (by file name)"
 
 
-def _open(path: Path, position: int, size: Size, resize: bool) -> Array:
+def _open(path: Path, where: str, size: Size, resize: bool) -> Array:
     height, width, channels = size
     try:
         with Image.open(path, formats=["PNG", "JPEG"]) as picture:
             if picture.mode.startswith(("I", "F")):
-                raise DataError(
-                    f"{_where(path, position)} has more than 8 bits a channel: convert it first"
-                )
+                raise DataError(f"{where} has more than 8 bits a channel: convert it first")
             if not resize and picture.size != (width, height):
                 raise DataError(
-                    f"{_where(path, position)} differs in size from the first image: "
+                    f"{where} differs in size from the first image: "
                     "give --image-size to scale all to one size"
                 )
             pixels = picture.convert("L" if channels == 1 else "RGB")
@@ -87,28 +103,27 @@ def _open(path: Path, position: int, size: Size, resize: bool) -> Array:
                 pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
             array = np.asarray(pixels, dtype=np.uint8)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(
-            f"{_where(path, position)} is not a complete PNG or JPEG ({type(error).__name__})"
-        ) from None
+        raise DataError(f"{where} is not a complete PNG or JPEG ({type(error).__name__})") from None
     return array[None] if channels == 1 else array.transpose(2, 0, 1)
 
 
 def size_of_first(files: dict[str, list[Path]]) -> Size:
     """Return size and channels of the first file, where the user names none."""
-    first = next(iter(files.values()))[0]
+    name, paths = next(iter(files.items()))
+    first = paths[0]
     try:
         with Image.open(first, formats=["PNG", "JPEG"]) as picture:
             grey = picture.mode in ("1", "L")
             return picture.height, picture.width, 1 if grey else 3
     except (OSError, SyntaxError, Image.DecompressionBombError):
-        raise DataError(f"{_where(first, 0)} is not a complete PNG or JPEG") from None
+        raise DataError(f"{_where(name, 0)} is not a complete PNG or JPEG") from None
 
 
 def read_images(files: dict[str, list[Path]], size: Size, resize: bool) -> tuple[Array, list[str]]:
     """Return the images, uint8 (N, C, H, W), with the class of each."""
     pictures = [
-        _open(path, position, size, resize)
-        for paths in files.values()
+        _open(path, _where(name, position), size, resize)
+        for name, paths in files.items()
         for position, path in enumerate(paths)
     ]
     labels = [name for name, paths in files.items() for _ in paths]

@@ -27,13 +27,19 @@ NamesOption = Sequence[str] | str | None
 
 @dataclass(frozen=True)
 class Schema:
-    """The user's declarations, by column name; "*" stands for every column not named."""
+    """The user's declarations, by column name; "*" stands for every column not named.
+
+    `group` is the column, or the array of an .npz, that says whose a record is; `features_from`
+    what made the vectors of an .npz.
+    """
 
     label: str | None = None
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
     drop: frozenset[str] = frozenset()
+    group: str | None = None
+    features_from: str | None = None
 
     def bounds_of(self, column: str) -> Bounds | None:
         """Return the bounds of a column; None where none were given."""
@@ -163,6 +169,8 @@ def declared(
     public_columns: NamesOption = None,
     drop: NamesOption = None,
     schema: str | Path | None = None,
+    group: str | None = None,
+    features_from: str | None = None,
 ) -> Schema:
     """Merge the options and the schema file; an option wins over the file."""
     base = Schema() if schema is None else read_schema(schema)
@@ -172,6 +180,8 @@ def declared(
         categories={**base.categories, **parse_categories(categories)},
         public=base.public | frozenset(_texts(public_columns or ())),
         drop=base.drop | frozenset(_texts(drop or ())),
+        group=group,
+        features_from=features_from,
     )
 
 
@@ -188,6 +198,16 @@ def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clip to the bounds and map them to [-1, 1] in float32."""
     return np.asarray(2.0 * to_unit(values, low, high) - 1.0, dtype=np.float32)
+
+
+def unit_rows(values: Array) -> Array:
+    """Bring each row to a root mean square of 1, by its own norm; a zero row stays zero."""
+    rows = np.asarray(values, dtype=np.float64)
+    # By the largest entry first: squares of large numbers overflow.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1.0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0) * math.sqrt(rows.shape[1]), np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:

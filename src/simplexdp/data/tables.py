@@ -95,6 +95,13 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
     return _texts(table.column(label), label)
 
 
+def group_texts(table: Any, group: str, path: Path) -> list[str]:
+    """Return whose each record is, as text."""
+    if group not in table.column_names:
+        raise DataError(f"{path.name} has no column {group!r}, which --group names")
+    return _texts(table.column(group), group)
+
+
 def _as_float(text: str | None) -> float:
     try:
         return float(text or "nan")

@@ -1,4 +1,4 @@
-"""Keep computed features: one .npy file for each data set and feature map.
+"""The cache of computed features: one .npy file for each data set and feature map.
 
 The name is a digest of the inputs, of the feature map and of its version, so a file can never be
 taken for another data set's. A file is written beside its place, with a digest of its rows, and

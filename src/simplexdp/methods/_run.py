@@ -68,7 +68,18 @@ def prepare(settings: Settings, dataset: data.Dataset, seed: int | None = None) 
     """
     if seed is None:
         seed = sampling.fresh_seed() if settings.seed is None else settings.seed
-    return lookup(settings.method).prepare(settings, dataset, seed)
+    return _prepared(settings, dataset, seed)
+
+
+def _prepared(settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
+    """Return the training; refuse persons where the method protects records alone."""
+    method = lookup(settings.method)
+    if dataset.train.groups is not None and not method.persons:
+        able = [name for name in names() if lookup(name).persons]
+        raise ValueError(
+            f"{settings.method} protects records and not persons; use --method {' or '.join(able)}"
+        )
+    return method.prepare(settings, dataset, seed)
 
 
 def train(settings: Settings, dataset: data.Dataset) -> Outcome:
@@ -190,7 +201,7 @@ def _train(
     counted = False
     try:
         seed = distributed.agree(_seed(settings, folder, key))
-        prepared = method.prepare(settings, dataset, seed)
+        prepared = _prepared(settings, dataset, seed)
         if prepared.coverage.covers != NOTHING and distributed.is_first():
             for note in large_delta(settings.delta, len(dataset.train.labels)):
                 progress.warn(note)
@@ -231,6 +242,7 @@ def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs
         prepared.coverage.covers,
         run_id=folder.configuration().get("id"),
         broken=prepared.coverage.broken(),
+        unit=prepared.coverage.unit,
     )
     return True
 
