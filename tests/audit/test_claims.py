@@ -11,6 +11,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy import stats
 
 from simplexdp import files
+from simplexdp.accounting import events
 from simplexdp.audit import claims
 from simplexdp.statement import Statement
 
@@ -31,6 +32,7 @@ def statement(name: str, relation: str, sampling: str, epsilon: float | None = 1
         covers_weights=True,
         covers=(),
         does_not_cover=(),
+        event=events.sampled_gaussian(2.0, 1 / 9, 4),
     )
 
 
@@ -47,7 +49,7 @@ def test_one_gaussian_mechanism_has_twice_the_sensitivity() -> None:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, 1.0) <= 1e-5 else (low, middle)
     plain = statement("Gaussian", "zero-out", "full batches")
-    claim = claims.for_pairs(replace(plain, mechanism={"name": "Gaussian", "mu": low}), 1e-5)
+    claim = claims.for_pairs(replace(plain, event=events.gaussian(1.0 / low)), 1e-5)
     assert claim.epsilon is not None
     assert claim.delta == 1e-5
     assert gaussian_delta(2 * low, claim.epsilon) == pytest.approx(1e-5, rel=1e-4)
@@ -83,7 +85,11 @@ def test_dpsgd_s_claim_for_pairs_at_an_equal_delta(attack: str) -> None:
 
 
 def test_claims_that_are_about_replacing_stay() -> None:
-    dirichlet = statement("Dirichlet", "the RDP lemma is replace-input; …", "Poisson, rate 1/9")
+    relation = "the RDP lemma is replace-input; …"
+    dirichlet = replace(
+        statement("Dirichlet", relation, "Poisson, rate 1/9"),
+        event=events.dirichlet(0.2, 3.0, 1 / 9, 4),
+    )
     assert claims.for_pairs(dirichlet, 1e-5).epsilon == 1.0
     other = statement("noise", "replace-input", "full batches")
     assert claims.for_pairs(other, 1e-5).epsilon == 1.0

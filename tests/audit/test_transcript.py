@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from simplexdp import data, methods, noise
+from simplexdp import data, files, methods, noise
 from simplexdp.audit import attacks, transcript
 from simplexdp.linear import exact_sums, noisy_gd, whitening
 from simplexdp.methods import dpsgd
@@ -178,3 +178,23 @@ def test_a_method_from_outside_is_heard(
     assert found["releases"]["sums"]["high"] > 0.98
     assert "not above the bound of 1" in found["summary"]
     assert "μ over its claim: sums" in found["summary"]
+
+
+def test_a_network_with_dropout_is_refused() -> None:
+    with pytest.raises(ValueError, match="with dropout"):
+        transcript._refuse_dropout(torch.nn.Sequential(torch.nn.Dropout(0.5)))
+    transcript._refuse_dropout(torch.nn.Sequential(torch.nn.Dropout(0.0), torch.nn.ReLU()))
+
+
+def test_a_run_s_own_schedule_is_heard_and_written_into_its_statement(
+    images: data.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "load", lambda name, **options: images)
+    asked = Settings(data="images", method="certified", steps=8, options={"features": "columns"})
+    _, folder = methods.run(asked, tmp_path / "run")
+    found = attacks.run(asked, "transcript", folder=folder.path, seed=0)
+    assert found["trials"] == transcript.OWN_TRIALS
+    assert found["schedule"]["steps"] == 8
+    audited = files.read_json(folder.path / "statement.json")["audited"]
+    assert audited["attack"] == "transcript"
+    assert audited["summary"].endswith("trained on this run's own schedule")

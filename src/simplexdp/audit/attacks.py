@@ -283,8 +283,10 @@ def _transcript(job: Job, advance: Advance) -> dict[str, Any]:
         records = min(schedules.SMALL_RECORDS, len(dataset.train))
         settings = schedules.transcript(settings, records)
         dataset = crafting.subset(dataset, records, job.rng)
+    usual = transcript.TRIALS if job.small else transcript.OWN_TRIALS
+    settings = dataclasses.replace(settings, augment=())
     return transcript.audit(
-        settings, dataset, job.rng, job.trials or transcript.TRIALS, job.confidence, advance
+        settings, dataset, job.rng, job.trials or usual, job.confidence, advance
     )
 
 

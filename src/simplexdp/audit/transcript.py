@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd as dropout
 
 from simplexdp import data, methods
 from simplexdp.accounting import events
@@ -31,7 +33,8 @@ from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
 
-TRIALS = 48
+# Pairs of trainings; a run's own schedule is long, and draws as much noise in fewer.
+TRIALS, OWN_TRIALS = 48, 2
 ASSUMES = (
     "noise and records meet in the named releases alone, the noise is Gaussian, and the planted "
     "record is the worst"
@@ -166,6 +169,7 @@ def audit(
         first = Transcript()
         inside = shadow.train(settings, planted.with_coins([True]), seed, on_release=first.hear)
         if not heard:
+            _refuse_dropout(inside.initial)
             heard = {name: Heard(mu) for name, mu in inside.prepared.releases.items()}
             rate = _rate(inside.prepared.event)
         if set(first.names) != set(heard) or not heard:
@@ -240,6 +244,15 @@ def suspicious(found: dict[str, Any], level: float) -> bool:
     often = "sampled" in found and found["sampled"][0] > found["claimed_rate"]
     unlikely = min(found["gaussian_p_value"], found["fresh_p_value"]) < level
     return bool(often or unlikely or found["noise"][1] < 1.0)
+
+
+def _refuse_dropout(model: nn.Module) -> None:
+    """Refuse a network whose other records change when one is left out of a batch."""
+    if any(isinstance(layer, dropout) and layer.p > 0 for layer in model.modules()):
+        raise ValueError(
+            "with dropout, leaving a record out changes the draws of all others; audit a network "
+            "without it, or use --attack one-run"
+        )
 
 
 def _rate(event: Any) -> float | None:
