@@ -193,7 +193,8 @@ def test_a_run_s_own_schedule_is_heard_and_written_into_its_statement(
     asked = Settings(data="images", method="certified", steps=8, options={"features": "columns"})
     _, folder = methods.run(asked, tmp_path / "run")
     found = attacks.run(asked, "transcript", folder=folder.path, seed=0)
-    assert found["trials"] == transcript.OWN_TRIALS
+    assert found["trials"] >= transcript.PAIRS
+    assert min(r["numbers"] for r in found["releases"].values()) >= transcript.NUMBERS
     assert found["schedule"]["steps"] == 8
     audited = files.read_json(folder.path / "statement.json")["audited"]
     assert audited["attack"] == "transcript"

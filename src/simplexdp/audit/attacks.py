@@ -134,7 +134,7 @@ def check(trials: int | None, confidence: float) -> None:
 
 def _with_bar(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
     counts = {
-        "transcript": transcript.TRIALS,
+        "transcript": transcript.PAIRS,
         "canary": canary.TRIALS,
         "membership": membership.MODELS,
     }
@@ -283,11 +283,8 @@ def _transcript(job: Job, advance: Advance) -> dict[str, Any]:
         records = min(schedules.SMALL_RECORDS, len(dataset.train))
         settings = schedules.transcript(settings, records)
         dataset = crafting.subset(dataset, records, job.rng)
-    usual = transcript.TRIALS if job.small else transcript.OWN_TRIALS
     settings = dataclasses.replace(settings, augment=())
-    return transcript.audit(
-        settings, dataset, job.rng, job.trials or usual, job.confidence, advance
-    )
+    return transcript.audit(settings, dataset, job.rng, job.trials, job.confidence, advance)
 
 
 def _canary(job: Job, advance: Advance) -> dict[str, Any]:

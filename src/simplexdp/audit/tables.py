@@ -43,7 +43,7 @@ def table(
         dataset = crafting.subset(dataset, MOST_RECORDS, rng)
     counts = {method: trials or methods.lookup(method).audited.trials for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
-    total += transcript.TRIALS * sum(methods.lookup(name).audited.adds_noise for name in names)
+    total += transcript.PAIRS * sum(methods.lookup(name).audited.adds_noise for name in names)
     rows = []
     with progress.bars(show_progress) as bar:
         task = bar.add_task("audit", total=total)
@@ -140,7 +140,8 @@ def to_markdown(record: dict[str, Any]) -> str:
         f"{record['data']}{part}, δ = {record['delta']:g}, confidence {percent} for each bound "
         f"by itself. {others}"
         f"Two bounds in a cell: of any (ε, δ) mechanism, and if {tradeoff.ASSUMES}. "
-        f"Transcript: {transcript.TRIALS} pairs of trainings. Canary trainings: {trials}. "
+        f"Transcript: pairs of trainings until each release drew {transcript.NUMBERS:,} numbers. "
+        f"Canary trainings: {trials}. "
         f"One run: {first['one_run']['trials']} canaries. "
         f"Membership: {first['membership']['trials']} models on halves of "
         f"{first['membership']['pool']} records. {record['cpu_seconds']:.0f} s of one processor in "
