@@ -38,7 +38,7 @@ FACTORS = (1.0, 0.95, 0.9, 0.8, 0.5)
 EPSILON, DELTA, CONFIDENCE, SEED = 1.0, 1e-5, 0.95, 0
 # Pairs of trainings, and how often the audit of them is repeated.
 PAIRS = {"certified": 16, "dpsgd": 4, "gaussian-features": 2}
-REPEATED, ONE_RUNS, SIMULATED = 4, 10, 200
+REPEATED, ONE_RUNS, SIMULATED = 3, 6, 40
 TRIALS, CANARIES = 1000, 300
 
 

@@ -93,7 +93,7 @@ class Heard:
     squares: float = 0.0
     count: int = 0
     kept: list[Array] = field(default_factory=list)
-    last: Array | None = None
+    last: dict[int, Array] = field(default_factory=dict)  # the latest of each size
     product: float = 0.0
     pairs: int = 0
     shares: list[list[float]] = field(default_factory=list)
@@ -104,10 +104,10 @@ class Heard:
         self.count += noise.size
         if sum(part.size for part in self.kept) < KEPT:
             self.kept.append(noise)
-        if self.last is not None and self.last.size == noise.size:
-            self.product += float(self.last @ noise)
+        if (last := self.last.get(noise.size)) is not None:
+            self.product += float(last @ noise)
             self.pairs += noise.size
-        self.last = noise
+        self.last[noise.size] = noise
 
     def mus(self, sampled: bool) -> list[float]:
         """Return μ of each training's record, were the noise as it should be.
