@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -73,6 +74,22 @@ def test_the_committed_page_shows_the_committed_results(name: str, tmp_path: Pat
     assert page.read_text("utf-8") == committed, (
         f"put results/audit/{name}.json on the page with simplexdp.audit.place"
     )
+
+
+def test_the_committed_page_shows_the_committed_catch_rates() -> None:
+    found = importlib.util.spec_from_file_location(
+        "audit_power", ROOT / "benchmarks" / "audit_power.py"
+    )
+    assert found is not None
+    assert found.loader is not None
+    power = importlib.util.module_from_spec(found)
+    found.loader.exec_module(power)
+    rows = files.read_json(power.OUT)["rows"]
+    assert power.table(rows) in power.PAGE.read_text("utf-8")
+    for name, row in rows.items():
+        if name.startswith("transcript"):
+            assert row["1"]["caught"] == 0
+            assert row["0.9"]["caught"] == row["0.9"]["of"] > 0
 
 
 @pytest.mark.parametrize("name", ["digits"])
