@@ -25,6 +25,7 @@ from scipy import special
 
 from simplexdp.accounting import BudgetTooSmall, account, calibrate
 from simplexdp.accounting.composed import HIDDEN, Step, lower_epsilon
+from simplexdp.accounting.loss_distribution import VertexPair
 from simplexdp.files import put_between
 from simplexdp.paper.recipes import published, recipe
 
@@ -79,7 +80,7 @@ def row(data: str, epsilon: float, r: float) -> dict[str, Any]:
         except BudgetTooSmall:
             largest[name] = None
         seconds[f"{name} calibration"] = time.perf_counter() - start
-    bound = lower_epsilon(Step(HIDDEN, q, r, ALPHA), steps, DELTA)
+    bound = lower_epsilon(Step(HIDDEN, q, VertexPair(r, ALPHA)), steps, DELTA)
     return {
         "data": data,
         "epsilon": epsilon,

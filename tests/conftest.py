@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,11 +61,11 @@ def killed() -> Callable[..., contextlib.AbstractContextManager[None]]:
     ) -> Iterator[None]:
         original = getattr(owner, name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if not when(*arguments):
-                return original(*arguments)
+                return original(*arguments, **named)
             if after:
-                original(*arguments)
+                original(*arguments, **named)
             raise Kill
 
         with pytest.MonkeyPatch.context() as patch:
@@ -75,8 +77,8 @@ def killed() -> Callable[..., contextlib.AbstractContextManager[None]]:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `simplexdp …` in a folder of its own."""
+def process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `simplexdp …` in a process and a folder of its own."""
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -91,6 +93,44 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             text=True,
             check=False,
         )
+
+    return call
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `simplexdp …` in a folder of its own, in this process, which has imported everything."""
+    from simplexdp import cli
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(message, file=sys.stderr)
+
+    def call(*arguments: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
+        code: Any = None
+        with (
+            monkeypatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            patch.chdir(tmp_path)
+            patch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
+            patch.setattr(sys, "argv", ["simplexdp", *arguments])
+            patch.setattr(cli.signals, "install", lambda _: None)  # pytest has its own
+            patch.setattr(warnings, "showwarning", show)  # on standard error, as in a process
+            warnings.simplefilter("default", UserWarning)
+            try:
+                cli.main()
+            except SystemExit as stop:
+                code = stop.code
+        torch.set_num_threads(1)  # a command may have asked for more
+        for stream in (out, err):
+            stream.flush()
+        written = [stream.buffer.getvalue().decode(encoding) for stream in (out, err)]
+        return subprocess.CompletedProcess(arguments, code, *written)
 
     return call
 

@@ -184,4 +184,5 @@ def test_what_is_handed_out_predicts_and_tells_no_accuracy(
         text = path.read_text("latin-1")
         assert str(tmp_path) not in text
         assert path.suffix != ".json" or "accuracy" not in json.loads(text)
-        assert str(outcome.accuracy) not in text
+        assert f"{100 * outcome.accuracy:.2f} %" not in text
+        assert '"accuracy"' not in text

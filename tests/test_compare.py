@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from simplexdp import audit, compare, methods
 from simplexdp.audit import canary
-from simplexdp.cli import app
+from simplexdp.cli import commands
 from simplexdp.ledger import Ledger
 from simplexdp.settings import Settings
 
@@ -24,7 +24,7 @@ def test_an_audit_adds_its_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(canary, "TRIALS", 40)  # enough to contradict a figure of 1
     monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
     out = str(tmp_path / "runs")
-    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--audit", "--json", "--out", out])
+    done = CliRunner().invoke(commands(), [*ASKED, *SHORT, "--audit", "--json", "--out", out])
     assert done.exit_code == 0, done.output
     audits = json.loads(done.stdout)["audits"]
     kept = json.loads((tmp_path / "runs" / "comparison.json").read_text())
@@ -44,7 +44,9 @@ def test_what_fails_after_the_trainings_does_not_lose_them(
 
     monkeypatch.setattr(compare, "audit", broken)
     monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
-    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--audit", "--out", str(tmp_path / "runs")])
+    done = CliRunner().invoke(
+        commands(), [*ASKED, *SHORT, "--audit", "--out", str(tmp_path / "runs")]
+    )
     assert str(done.exception) == "no audit today"
     kept = json.loads((tmp_path / "runs" / "comparison.json").read_text())
     assert [row["method"] for row in kept["methods"]] == list(METHODS)
@@ -63,7 +65,7 @@ def test_no_budget_is_no_number_in_json() -> None:
 
 def test_a_picture_without_a_folder_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     plot = ["--plot", str(tmp_path / "none" / "p.png"), "--out", str(tmp_path / "runs")]
-    done = CliRunner().invoke(app, [*ASKED, *SHORT, *plot])
+    done = CliRunner().invoke(commands(), [*ASKED, *SHORT, *plot])
     assert "there is no folder" in str(done.exception)
     assert not (tmp_path / "runs").exists()
 
@@ -84,7 +86,7 @@ def test_methods_on_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.Monk
         "0.5",
     ]
     given += ["--categories", "sex=f|m", "--out", str(tmp_path / "runs"), "--json"]
-    done = CliRunner().invoke(app, [*ASKED, *SHORT, *given])
+    done = CliRunner().invoke(commands(), [*ASKED, *SHORT, *given])
     assert done.exit_code == 0, done.output
     statement = json.loads((tmp_path / "runs" / "plain-0" / "run.json").read_text())
     assert statement["settings"]["data_options"]["test_fraction"] == 0.5
@@ -150,7 +152,7 @@ def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_trained(
     monkeypatch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
     out = tmp_path / "runs"
     picture = str(tmp_path / "bars.txt")
-    done = CliRunner().invoke(app, [*ASKED, *SHORT, "--plot", picture, "--out", str(out)])
+    done = CliRunner().invoke(commands(), [*ASKED, *SHORT, "--plot", picture, "--out", str(out)])
     assert isinstance(done.exception, ValueError)
     assert not out.exists()
 

@@ -16,12 +16,10 @@ import importlib
 import importlib.util
 import io
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,17 +65,13 @@ def commands(block: Block) -> list[list[str]]:
     return [words[1:] for words in lines if words[0] == "simplexdp"]
 
 
-def run_console(block: Block, page: Path) -> str:
+def run_console(
+    block: Block, page: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+) -> str:
     """Runs the commands of a block, each of which must succeed."""
     printed = ""
     for arguments in commands(block):
-        done = subprocess.run(
-            [sys.executable, "-m", "simplexdp", *arguments],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = command(*arguments)
         where = f"{page.name}, line {block.line}: simplexdp {shlex.join(arguments)}"
         assert done.returncode == 0, f"{where}\n{done.stderr}"
         printed += done.stdout
@@ -85,7 +79,12 @@ def run_console(block: Block, page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__page__"}
     printed = ""
@@ -95,7 +94,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         if block.kind == "python":
             printed = run_python(block, page, namespace)
         elif block.kind == "console":
-            printed = run_console(block, page)
+            printed = run_console(block, page, command)
         elif block.kind == "output":
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
             message = f"{page.name}, line {block.line}: printed\n{printed}"
@@ -141,6 +140,7 @@ def test_the_examples_of_docstrings(name: str) -> None:
     [
         ("accounting", "paper table", "accounting", "table", "accounting/paper_table", "rows"),
         ("accounting", "times", "accounting", "times_table", "accounting/times", None),
+        ("accounting", "dpsgd", "dpsgd", "page_table", "benchmarks/dpsgd", None),
         ("dominance", "search", "dominance_search", "page_table", "accounting/dominance", None),
         ("results", "lost", "lost_classes", "table", "benchmarks/lost_classes", "rows"),
         ("results", "standstill", "standstill", "table", "benchmarks/standstill", "rows"),

@@ -85,6 +85,36 @@ def test_the_outermost_draw_is_decided_by_more_bits() -> None:
     assert len(asked) > 1
 
 
+@pytest.mark.parametrize("width", [192, 320])
+@pytest.mark.parametrize("past", [-1, 1])
+def test_a_draw_beside_an_edge_goes_to_its_own_side(width: int, past: int) -> None:
+    """10^-50 of a cell away or less: in so many digits, and with as many bits, as it takes."""
+    sigma, total, word = 2.0**40, 2**19 + 12_345, 2 * 5_000
+    grain = noise.granularity_for(sigma)
+    with mpmath.workdps(150):
+        # The edge nearest the middle of all that these 64 bits leave open, some 20 cells.
+        middle = -mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(5000.5) / mpmath.mpf(2) ** 64 - 1)
+        cell = mpmath.nint((total + sigma * middle) / grain)
+        edge = ((cell + mpmath.mpf("0.5")) * grain - total) / sigma
+        tail = int(mpmath.floor(mpmath.erfc(edge / mpmath.sqrt(2)) / 2 * mpmath.mpf(2) ** width))
+    assert tail >> (width - 64) == 5000
+    tail += 3 * past  # a heavier tail is a smaller draw
+    more = [(tail >> shift) % 2**64 for shift in range(width - 128, -1, -64)]
+    words = iter([word, *more])
+
+    def given(count: int) -> np.ndarray:
+        return np.array([next(words)], dtype=np.uint64)
+
+    out = noise.release(np.array([total]), sigma, given)
+    assert out[0] // grain == int(cell) + (0 if past > 0 else 1)
+    assert next(words, None) is None
+
+
+def test_the_error_bound_is_that_of_mills() -> None:
+    """Q(x)/q(x) falls from √(π/2) at 0: with less than that a cell would be taken for sure."""
+    assert np.sqrt(np.pi / 2) <= noise.MILLS < 1.01 * np.sqrt(np.pi / 2)
+
+
 @pytest.mark.parametrize("count", [1, 2**20, 2**45, 2**62, 2**64 - 1])
 def test_quantile_against_mpmath(count: int) -> None:
     with mpmath.workdps(60):
@@ -109,6 +139,35 @@ def test_granularity_is_a_power_of_two_and_public() -> None:
     assert noise.granularity_for(2.0**40) == 2**20
     out = noise.release(np.arange(1000), 2.0**40, bits(0))
     assert (out % 2**20 == 0).all()
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0**20, 1.0001 * 2.0**20, 1.9999 * 2.0**33, 3e15])
+def test_a_standard_deviation_has_between_half_and_all_of_the_cells(sigma: float) -> None:
+    grain = noise.granularity_for(sigma)
+    assert grain & (grain - 1) == 0
+    assert sigma / grain <= noise.CELLS == 2**20
+    assert grain == 1 or sigma / grain > noise.CELLS / 2
+
+
+def test_the_lattice_is_used_evenly() -> None:
+    """Half a million draws by their last three bits, at 1e-6: a whole sum does not shift them."""
+    for total in (0, 2**30 + 5):
+        out = noise.release(np.full(500_000, total), 2.0**40, bits(6))
+        cells = out // noise.granularity_for(2.0**40)
+        assert stats.chisquare(np.bincount(cells % 8)).pvalue > 1e-6
+
+
+def test_a_fraction_of_a_cell_is_rounded_and_not_cut() -> None:
+    """Without noise to speak of, a sum comes back as the nearest multiple."""
+    sigma = 2.0**40
+    grain = noise.granularity_for(sigma)
+
+    def none(count: int) -> np.ndarray:
+        return np.full(count, 2**64 - 2, dtype=np.uint64)  # a tail just below one half
+
+    totals = np.array([0, grain // 2 - 9, grain // 2 + 9, -9, -grain // 2 - 9, 5 * grain - 3])
+    want = np.array([0, 0, 1, 0, -1, 5]) * grain
+    np.testing.assert_array_equal(noise.release(totals, sigma, none), want)
 
 
 def test_system_bits_differ() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from simplexdp import methods
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "simplexdp"
 CORE = ("mechanism", "sampling", "noise", "accounting", "linear")
@@ -71,6 +73,19 @@ def test_the_walk_sees_imports_of_all_forms(tmp_path):
 def test_imports_point_inwards(module):
     outwards = [name for name in ours(MODULES[module]) if name and ring(name) > ring(module)]
     assert outwards == []
+
+
+def test_nobody_but_the_methods_and_the_paper_names_a_method():
+    names = set(methods.names())
+    quoted = {
+        module
+        for module, path in MODULES.items()
+        if ring(module) < 2 and not module.startswith("methods")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert {"certified", "dirichlet", "dpsgd", "gaussian-features", "plain"} <= names
+    assert quoted == set()
 
 
 @pytest.mark.parametrize("module", sorted(m for m in MODULES if ring(m) == 0))

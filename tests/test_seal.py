@@ -21,7 +21,10 @@ from simplexdp.ledger import Ledger
 from simplexdp.settings import Settings
 from simplexdp.statement import WITHOUT_NOISE, Statement, from_json
 
-HANDED_OUT = {"model.json", "model.safetensors", "statement.json", "statement.md"}
+HANDED_OUT = {
+    *("model.json", "model.safetensors", "preprocessing.json"),
+    *("statement.json", "statement.md"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +107,11 @@ def test_a_statement_that_was_edited_is_refused(run: Callable[[str], Path]) -> N
         ({"event": events.to_json(events.gaussian(0.5))}, "and its event costs"),
         ({"event": events.to_json(events.gaussian(1e9))}, "its mu is not that of its event"),
         ({"event": events.to_json(events.no_guarantee())}, "the claim covers weights"),
-        ({"covers": [1]}, "no text"),
+        ({"covers": [1]}, "field covers is of another type"),
         ({"steps": "many"}, "field steps is of another type"),
-        ({"assumptions": [{"zz": 1}]}, "missing, unknown or damaged"),
-        ({"assumptions": [{"text": "x", "holds": "yes"}]}, "neither holds nor is broken"),
-        ({"surplus": 1}, "missing, unknown or damaged"),
+        ({"assumptions": [{"zz": 1}]}, "damaged or was edited"),
+        ({"assumptions": [{"text": "x", "holds": "yes"}]}, "field assumptions is of another type"),
+        ({"surplus": 1}, "damaged or was edited"),
         ({"mechanism": []}, "field mechanism is of another type"),
     ],
 )
@@ -224,16 +227,16 @@ def test_what_is_released_is_what_may_be_handed_out(
 ) -> None:
     folder, bundle = run("certified"), tmp_path / "bundle"
     record = succeed("release", str(folder), "--to", str(bundle))
-    assert {p.name for p in bundle.iterdir()} == HANDED_OUT | {"manifest.json", "README.md"}
-    first = (bundle / "README.md").read_text().splitlines()[0]
-    assert first == "# The released weights are covered by a privacy bound"
+    assert {p.name for p in bundle.iterdir()} == HANDED_OUT | {"manifest.json", *seal.CARDS}
+    text = (bundle / "README.md").read_text()
+    assert "\n---\n\n# The released weights are covered by a privacy bound\n" in text
     assert record["covered"] is True
     for name in HANDED_OUT:
         assert (bundle / name).read_bytes() == (folder / name).read_bytes()
     before, after = seal.verify(folder), seal.verify(bundle)
     assert after.ledger_entry == before.ledger_entry
     assert after.revision == before.revision
-    assert set(after.digests) == HANDED_OUT | {"README.md"}
+    assert set(after.digests) == HANDED_OUT | set(seal.CARDS)
 
 
 def test_weights_that_nothing_covers_are_not_released_unasked(
@@ -245,7 +248,8 @@ def test_weights_that_nothing_covers_are_not_released_unasked(
     assert "--although-not-covered" in said
     assert not bundle.exists()
     seal.release(folder, bundle, although_not_covered=True)
-    assert (bundle / "README.md").read_text().startswith("# NOT COVERED: no privacy bound holds")
+    text = (bundle / "README.md").read_text()
+    assert "\n---\n\n# NOT COVERED: no privacy bound holds" in text
     with pytest.raises(ValueError, match="exists; name a new folder"):
         seal.release(folder, bundle, although_not_covered=True)
     # The line cannot be taken away unnoticed.
@@ -272,17 +276,17 @@ def test_an_audits_numbers_are_not_released(run: Callable[[str], Path], tmp_path
 def test_files_that_are_named_later_are_checked_the_same_way(
     run: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seal, "HANDED_OUT", (*seal.HANDED_OUT, "preprocessing.json"))
+    monkeypatch.setattr(seal, "HANDED_OUT", (*seal.HANDED_OUT, "notes.json"))
     folder = run("certified")
-    (folder / "preprocessing.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"does not name preprocessing\.json"):
-        seal.verify(folder).read("preprocessing.json")  # unsealed, it is never read
+    (folder / "notes.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"does not name notes\.json"):
+        seal.verify(folder).read("notes.json")  # unsealed, it is never read
     seal.seal_again(folder)
-    assert seal.verify(folder).read("preprocessing.json") == b"{}"
+    assert seal.verify(folder).read("notes.json") == b"{}"
     seal.release(folder, tmp_path / "bundle")
-    assert seal.verify(tmp_path / "bundle").read("preprocessing.json") == b"{}"
-    (tmp_path / "bundle/preprocessing.json").write_text('{"bounds": [0, 1]}')
-    refused(tmp_path / "bundle", "preprocessing.json is not the file")
+    assert seal.verify(tmp_path / "bundle").read("notes.json") == b"{}"
+    (tmp_path / "bundle/notes.json").write_text('{"bounds": [0, 1]}')
+    refused(tmp_path / "bundle", "notes.json is not the file")
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")

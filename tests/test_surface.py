@@ -105,6 +105,13 @@ def public_functions() -> Iterator[Any]:
                 yield member
 
 
+@pytest.mark.parametrize("one", [c for c in CLASSES if c is not Method], ids=lambda c: c.__name__)
+def test_help_names_every_argument_of_a_public_class(one: type):
+    said = inspect.getdoc(one) or ""
+    for name in inspect.signature(one).parameters:
+        assert re.search(rf"^    {name}( \(.+\))?: ", said, re.M), name
+
+
 @pytest.mark.parametrize("function", list(public_functions()), ids=lambda f: f.__qualname__)
 def test_help_names_every_argument_of_a_public_function(function: Any):
     said = inspect.getdoc(function) or ""

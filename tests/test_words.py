@@ -11,13 +11,6 @@ import pytest
 SOURCES = Path(__file__).parent.parent / "src" / "simplexdp"
 FILES = sorted(SOURCES.rglob("*.py"))
 MOST_WORDS = 25
-# Modules whose first line is still a question; the list may only shrink.
-STILL_ASK = {
-    *(f"features/{name}.py" for name in ("__init__", "cache", "maps", "normalize", "scattering")),
-    "mechanism.py",
-    "paper/report/figures.py",
-    "paper/report/page.py",
-}
 
 
 def text(node: ast.expr) -> str | None:
@@ -51,9 +44,8 @@ def test_an_error_has_at_most_25_words(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCES)))
 def test_a_module_says_what_it_provides_and_asks_nothing(path: Path) -> None:
     said = ast.get_docstring(ast.parse(path.read_text("utf-8")))
-    if path.stat().st_size and str(path.relative_to(SOURCES)) not in STILL_ASK:
-        assert said is not None
-        assert "?" not in said.split("\n\n")[0]
+    assert said is not None
+    assert "?" not in said.split("\n\n")[0]
 
 
 def test_the_walk_sees_plain_joined_and_added_messages() -> None:

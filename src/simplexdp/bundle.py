@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
 from simplexdp import data, files, seal
-from simplexdp.seal import DESCRIPTION, MODEL
+from simplexdp.data.preprocessing import Preprocessing, from_json, is_raw
+from simplexdp.seal import DESCRIPTION, MODEL, PREPROCESSING
 from simplexdp.settings import Settings
 from simplexdp.statement import Statement
 
@@ -40,6 +41,7 @@ class Description:
         shape: The shape of one input.
         pixels: Whether inputs are bytes, and not scaled numbers.
         class_names: The classes, in the order of the logits.
+        probabilities: Whether the softmax may be read as probabilities.
     """
 
     method: str
@@ -50,6 +52,7 @@ class Description:
     shape: tuple[int, ...]
     pixels: bool
     class_names: tuple[str, ...]
+    probabilities: bool = False
 
     @property
     def features(self) -> str:
@@ -70,6 +73,31 @@ def describe(settings: Settings, prepared: Prepared, dataset: data.Dataset) -> d
         "shape": list(dataset.input_shape),
         "pixels": dataset.pixels,
         "class_names": list(dataset.class_names),
+        "probabilities": lookup(settings.method).probabilities,
+    }
+
+
+def preprocessing_of(prepared: Prepared, dataset: data.Dataset) -> dict[str, Any] | None:
+    """Return what turns a record into what the model computes with; None where that is not known.
+
+    It is for people, and for `LoadedModel.inputs`.
+    """
+    if dataset.preprocessing is None:
+        return None
+    feature_map = getattr(prepared.model, "feature_map", None)
+    features = None
+    if feature_map is not None:
+        known = feature_map.provenance
+        features = {
+            "name": feature_map.name,
+            "provenance": known.describe(),
+            "trained_on": known.trained_on,
+            "checksum": known.checksum,
+        }
+    return {
+        **dataset.preprocessing.to_json(),
+        "class_names": list(dataset.class_names),
+        "features": features,
     }
 
 
@@ -85,6 +113,13 @@ class LoadedModel:
         input_shape: The shape of one input.
         pixels: Whether inputs are bytes (images) or scaled numbers.
         statement: What may be claimed of the weights.
+        preprocessing: What turns a record into an input; None where that is not known.
+        probabilities: Whether the softmax may be read as probabilities.
+
+    Example:
+        >>> import simplexdp
+        >>> model = simplexdp.load_model("runs/scans-1")  # doctest: +SKIP
+        >>> model.predict("new-scans")  # doctest: +SKIP
     """
 
     model: nn.Module
@@ -92,13 +127,67 @@ class LoadedModel:
     input_shape: tuple[int, ...]
     pixels: bool
     statement: Statement
+    preprocessing: Preprocessing | None = None
+    probabilities: bool = False
 
-    def predict(self, inputs: ArrayLike) -> NDArray[np.int64]:
-        """Return the class of each record, as a number; inputs as `data.load` gives them."""
+    def inputs(self, records: Any) -> NDArray[Any]:
+        """Return inputs for raw records, by the preprocessing that is kept with the model.
+
+        Args:
+            records: A path or several, images of PIL, a data frame, or an array of raw values.
+
+        Returns:
+            What `predict` takes.
+
+        Raises:
+            ValueError: If no preprocessing is kept, or the records are not as it says.
+        """
+        return self._preprocessing().inputs(records)
+
+    def _preprocessing(self) -> Preprocessing:
+        if self.preprocessing is None:
+            raise ValueError(
+                "the model has no preprocessing of its own; give arrays as data.load gives them"
+            )
+        return self.preprocessing
+
+    def table(self, records: Any) -> dict[str, list[Any]]:
+        """Return predictions by columns: record, class, and probabilities where they mean that.
+
+        Args:
+            records: As `inputs` takes them.
+
+        Returns:
+            Columns by name.
+        """
+        names, inputs = self._preprocessing().named(records)
+        shares = self.predict_proba(inputs)
+        columns: dict[str, list[Any]] = {
+            "record": names,
+            "class": [self.class_names[k] for k in shares.argmax(axis=1)],
+        }
+        if self.probabilities:
+            for name, column in zip(self.class_names, shares.T, strict=True):
+                columns[f"probability of {name}"] = [round(float(p), 6) for p in column]
+        return columns
+
+    def predict(self, inputs: Any) -> NDArray[np.int64]:
+        """Return the class of each record, as a number.
+
+        Args:
+            inputs: A path or several, images of PIL or a data frame, which are preprocessed; or
+                an array as `data.load` gives it (`inputs` makes one of raw values).
+
+        Returns:
+            One number a record; `class_names` has their names.
+
+        Raises:
+            ValueError: If the inputs do not fit the model.
+        """
         found = [logits.argmax(1).numpy() for logits in self._logits(inputs)]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
-    def predict_proba(self, inputs: ArrayLike) -> NDArray[np.float32]:
+    def predict_proba(self, inputs: Any) -> NDArray[np.float32]:
         """Return the softmax of each record: one row a record, one column a class.
 
         Algorithm 1's loss asks for decisions: do not read what it trained as probabilities.
@@ -107,8 +196,8 @@ class LoadedModel:
         empty = np.empty((0, len(self.class_names)), dtype=np.float32)
         return np.concatenate(found) if found else empty
 
-    def _logits(self, inputs: ArrayLike) -> Iterator[torch.Tensor]:
-        records = np.asarray(inputs)
+    def _logits(self, inputs: Any) -> Iterator[torch.Tensor]:
+        records = self.inputs(inputs) if is_raw(inputs) else np.asarray(inputs)
         if records.shape[1:] != self.input_shape or records.ndim == 0:
             raise ValueError(
                 f"the model takes records of shape {self.input_shape}, and these have "
@@ -122,6 +211,13 @@ class LoadedModel:
             )
         if not self.pixels and not np.isfinite(records).all():
             raise ValueError("the inputs hold NaN or infinity; clean them first")
+        kept = self.preprocessing
+        bounded = kept is not None and not self.pixels and not kept.vectors
+        if bounded and len(records) and float(np.abs(records).max()) > 1.0 + 1e-6:
+            raise ValueError(
+                "the inputs lie outside [-1, 1], so they are raw; give model.inputs(records), or "
+                "their file"
+            )
         with torch.no_grad():
             for first in range(0, len(records), BLOCK):
                 block = records[first : first + BLOCK]
@@ -175,7 +271,20 @@ def load_model(
         description.shape,
         description.pixels,
         sealed.statement,
+        _kept_preprocessing(sealed, description),
+        description.probabilities,
     )
+
+
+def _kept_preprocessing(sealed: seal.Sealed, description: Description) -> Preprocessing | None:
+    """Return what preprocessing.json says; refuse one that does not fit the model."""
+    if PREPROCESSING not in sealed.digests:
+        return None
+    with files.well_formed(sealed.folder / PREPROCESSING, "restore it"):
+        found = from_json(json.loads(sealed.read(PREPROCESSING)))
+        if found.shape != description.shape:
+            raise ValueError(f"its shape is not that of {DESCRIPTION}")
+        return found
 
 
 def _description(sealed: seal.Sealed) -> Description:
@@ -200,6 +309,7 @@ def _description(sealed: seal.Sealed) -> Description:
             shape=tuple(sides),
             pixels=record["pixels"],
             class_names=tuple(record["class_names"]),
+            probabilities=record.get("probabilities") is True,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,16 +44,10 @@ class Curve:
     proved: bool
 
 
-def _figure(name: str, setting: dict[str, float], delta: float) -> float:
+def _epsilon(name: str, setting: dict[str, Any], delta: float) -> float:
+    steps = round(setting["steps"])
     try:
-        return account(
-            name,
-            r=setting["r"],
-            alpha=setting["alpha"],
-            sample_rate=setting["sample_rate"],
-            steps=round(setting["steps"]),
-            delta=delta,
-        ).epsilon
+        return account(name, **{**setting, "steps": steps}, delta=delta).epsilon
     except ValueError:
         return math.nan  # outside what the accountant covers: a gap in the curve
 
@@ -67,14 +62,9 @@ def curves(
     points: int = 9,
 ) -> list[Curve]:
     """Compute ε by every accountant, each parameter in turn moved around the setting given."""
-    setting: dict[str, float] = {
-        "r": r,
-        "alpha": alpha,
-        "sample_rate": sample_rate,
-        "steps": float(steps),
-    }
+    setting: dict[str, Any] = {"r": r, "alpha": alpha, "sample_rate": sample_rate, "steps": steps}
     # Refuses what is no setting at all; what one accountant cannot do is a gap in its curve.
-    account("theorem1", r=r, alpha=alpha, sample_rate=sample_rate, steps=steps, delta=delta)
+    account("theorem1", **setting, delta=delta)
     spans = {
         "r": (r / 8.0, min(4.0 * r, 0.95 * alpha)),
         "alpha": (max(alpha / 8.0, 1.05 * r), 8.0 * alpha),
@@ -86,11 +76,11 @@ def curves(
     for parameter, (low, high) in spans.items():
         values = tuple(float(value) for value in np.geomspace(low, high, points))
         for name in STYLES:
-            figures = tuple(_figure(name, setting | {parameter: v}, delta) for v in values)
-            found.append(Curve(name, parameter, values, figures, proved[name]))
+            costs = tuple(_epsilon(name, setting | {parameter: v}, delta) for v in values)
+            found.append(Curve(name, parameter, values, costs, proved[name]))
     classes = (2.0, 10.0, 100.0, 1e3, 1e4, 1e5)
     for name in STYLES:
-        flat = _figure(name, setting, delta)
+        flat = _epsilon(name, setting, delta)
         found.append(Curve(name, "classes", classes, (flat,) * len(classes), proved[name]))
     return found
 

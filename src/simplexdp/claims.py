@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
 from simplexdp.rounding import rounded_up
-from simplexdp.tally import DRAWS, NOTHING, WEIGHTS
+from simplexdp.tally import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAWS",
     "NOTHING",
+    "PERSON",
+    "RECORD",
     "WEIGHTS",
     "Assumption",
     "Coverage",
@@ -74,6 +76,7 @@ class Coverage:
         mechanism: Details of the mechanism beside those that the event holds.
         proviso: What coverage of weights rests on that the software cannot know.
         draws_too: Whether noised outputs are covered beside the weights.
+        unit: Whether one record is protected, or all records of one person.
     """
 
     method: str
@@ -89,6 +92,7 @@ class Coverage:
     mechanism: Mapping[str, Any] = field(default_factory=dict)
     proviso: str = ""
     draws_too: bool = False
+    unit: str = RECORD
 
     def broken(self) -> tuple[str, ...]:
         """Return the marks of the assumptions that the run breaks, as a ledger keeps them."""
@@ -113,6 +117,23 @@ def check(event: DpEvent, covers: str) -> None:
         )
     if covers == WEIGHTS and events.is_dirichlet(event):
         raise ValueError("a Dirichlet bound covers the draws, never the released weights")
+
+
+def check_releases(event: DpEvent, releases: Mapping[str, float]) -> None:
+    """Refuse named releases that are not what the event charges.
+
+    Raises:
+        ValueError: If their μ together is not that of the event's Gaussian steps, unsampled.
+    """
+    from simplexdp.accounting import events
+
+    if not releases:
+        return
+    named = math.hypot(*releases.values())
+    noises = [(events.mechanism_of(step), count) for step, count in events.steps_of(event)]
+    charged = math.hypot(*(math.sqrt(count) / step.noise_multiplier for step, count in noises))
+    if not math.isclose(named, charged, rel_tol=1e-9):
+        raise ValueError(f"the releases have μ = {named:.6g} and the event charges {charged:.6g}")
 
 
 def described(event: DpEvent) -> dict[str, Any]:
@@ -153,6 +174,15 @@ def common_assumptions(
             totals.COMPUTED,
         ),
     )
+
+
+def refuse_large_delta(delta: float, records: int) -> None:
+    """Refuse a δ that would permit publishing some record whole."""
+    if delta * records >= 1.0:
+        raise ValueError(
+            f"delta is {delta:g}, not below 1/{records}, so some record may be published whole: "
+            "give a far smaller one (or --allow-large-delta)"
+        )
 
 
 def large_delta(delta: float | None, records: int) -> tuple[str, ...]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import glob
 import io
 import json
 import math
 import os
 import secrets
+import shutil
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 ANEW = "delete it and make it again"  # what to do with a file that a command makes
+SECONDS_UNTIL_ABANDONED = 3600.0  # of a temporary file that nobody has written to
 
 
 class Busy(ValueError):
@@ -92,7 +97,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
 
     The mode is at most this, less what the person's umask takes away.
     """
-    name = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    name = beside(path)
     try:
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as file:
@@ -101,10 +106,28 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
             os.fsync(file.fileno())
         put_in_place(name, path)
     except BaseException as error:
-        name.unlink(missing_ok=True)
+        with suppress(OSError):
+            name.unlink(missing_ok=True)
         if isinstance(error, OSError):  # by the name that was asked for
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def beside(path: Path) -> Path:
+    """Return a fresh name beside a file or folder, for what will be renamed to it.
+
+    What a killed writer left under such a name is removed when nobody has touched it for an hour.
+    """
+    remove_abandoned(path.parent, glob.escape(path.name), SECONDS_UNTIL_ABANDONED)
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}"
+
+
+def remove_abandoned(folder: Path, name: str = "*", seconds: float = 0.0) -> None:
+    """Remove the temporary files and folders that were last written to so many seconds ago."""
+    for left in folder.glob(f".{name}.{'[0-9a-f]' * 16}"):
+        with suppress(OSError):  # another process has just put it in place
+            if time.time() - left.stat().st_mtime >= seconds:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def put_in_place(written: Path, path: Path) -> None:
@@ -125,6 +148,12 @@ def flush_folder(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def check_ordinary(path: Path, way_out: str = "name a file") -> None:
+    """Refuse what is there and is neither file nor folder: a pipe would be waited for for ever."""
+    if path.exists() and not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{path} is a pipe, a socket or a device; {way_out}")
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
@@ -155,6 +184,7 @@ def finite(value: float) -> float | None:
 
 def read_json(path: Path, way_out: str = "") -> Any:
     """Read JSON as `write_json` writes it; a damaged file is named in the error."""
+    check_ordinary(path)
     try:
         return json.loads(path.read_text("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -171,7 +201,7 @@ def well_formed(path: Path, way_out: str = ANEW) -> Iterator[None]:
     """Make one error, which names the file, of content of an unexpected shape."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         reason = str(error) or type(error).__name__
         raise ValueError(f"{path} is not as it was written ({reason}); {way_out}") from error
 

@@ -30,7 +30,7 @@ from filelock import FileLock
 from simplexdp import files
 from simplexdp.accounting.inputs import check_delta, check_epsilon
 from simplexdp.accounting.totals import BROKEN
-from simplexdp.tally import COVERS, Budget, Entry, Line, Policy, Tally, known_from
+from simplexdp.tally import COVERS, RECORD, UNITS, Budget, Entry, Line, Policy, Tally, known_from
 
 HEAD, LOCK = ".head", ".lock"
 BLOCK = 1 << 20
@@ -454,14 +454,16 @@ def _known(record: Any) -> Line | None:
 
             # Version 0.1.0 kept the marks in the event.
             broken = (*record.get("broken", ()), *event.get("broken", ()))
-            if covers not in COVERS or not set(broken) <= set(BROKEN):
-                raise ValueError("unknown coverage or mark")
+            unit = record.get("unit", RECORD)
+            if covers not in COVERS or not set(broken) <= set(BROKEN) or unit not in UNITS:
+                raise ValueError("unknown coverage, mark or unit")
             names = ("id", "time", "data", "method", "run", "covers")
             return Entry(
                 **{name: record[name] for name in names},
                 event=from_json(event),
                 run_id=record.get("run_id"),
                 broken=broken,
+                unit=unit,
             )
     raise ValueError("unknown kind of line")
 

@@ -29,7 +29,7 @@ from simplexdp.files import finite
 from simplexdp.journal import Page
 from simplexdp.progress import warn
 from simplexdp.rounding import rounded_down, rounded_up
-from simplexdp.tally import COVERS, DRAWS, NOTHING, WEIGHTS, Entry, Known, Tally
+from simplexdp.tally import COVERS, DRAWS, NOTHING, RECORD, WEIGHTS, Entry, Known, Tally
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -168,6 +168,7 @@ class Ledger:
         run_id: str | None = None,
         broken: Sequence[str] = (),
         records: NDArray[Any] | None = None,
+        unit: str = RECORD,
     ) -> str:
         """Count a run before it starts, and return its entry's id.
 
@@ -184,6 +185,7 @@ class Ledger:
             broken: Marks of the assumptions that the run breaks (`accounting.totals.BROKEN`).
             records: The training inputs, one a row. A keyed fingerprint of them is kept, so that a
                 copy under another name counts on the same account.
+            unit: Whether the bound is per "record" or per "person".
 
         Raises:
             BudgetExceeded: The total with this run would be above the data set's budget.
@@ -217,6 +219,7 @@ class Ledger:
                     "covers": covers,
                     "event": record,
                     "broken": list(broken),
+                    **({"unit": unit} if unit != RECORD else {}),
                 },
             )
         for sentence in said:
@@ -332,6 +335,7 @@ class Ledger:
             accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
             caveats=(
                 *totals.caveats(charged, tally.runs, broken),
+                *_per_person(tally),
                 *(totals.unbounded(tally.charges[DRAWS].runs) if budgets else ()),
                 *(OVERLAP.format(other) for other in others),
             ),
@@ -428,6 +432,19 @@ def _is_same_file(
     return any(
         one.stat[:2] == stat[:2] and not kinds & {p.partition(":")[0] for p in one.prints}
         for one in known
+    )
+
+
+def _per_person(tally: Tally) -> tuple[str, ...]:
+    """Say whose records the total is about where runs protect persons."""
+    persons, runs = tally.persons, tally.runs
+    if persons == 0:
+        return ()
+    if persons == runs:
+        return ("per person: each run protects all records of a person together",)
+    return (
+        f"{persons} of {runs} runs are per person and the others per record: the total "
+        "holds for persons with a single record",
     )
 
 

@@ -1,4 +1,4 @@
-"""How is a softmax output perturbed?  Draws, the perturbed loss, and its closed forms.
+"""The Dirichlet mechanism: draws, the perturbed loss, and its closed forms.
 
 The Dirichlet mechanism replaces a probability vector s by p ~ Dir(r·s + α·1).  Training uses
 the negative log-likelihood −log p_y of the draw, differentiated along the draw (pathwise).
@@ -74,7 +74,7 @@ class _LogGamma(torch.autograd.Function):
 
 
 def log_gamma_draw(concentration: Tensor, rng: np.random.Generator) -> Tensor:
-    """log G for G ~ Gamma(concentration) elementwise, with its pathwise derivative."""
+    """Return log G for G ~ Gamma(concentration) elementwise, with its pathwise derivative."""
     draw: Tensor = cast(Any, _LogGamma).apply(concentration, rng)
     return draw
 
@@ -181,7 +181,7 @@ def _linked(log_s_y: Tensor, link: Link, bound: float) -> tuple[Tensor, Tensor]:
 def linked_vector(
     logits: Tensor, labels: Tensor, link: Link = "log", bound: float = LINK_BOUND
 ) -> Tensor:
-    """The vector that the mechanism is given: φ(s_y) at the label, the rest in proportion to s.
+    """Return what the mechanism is given: φ(s_y) at the label, the rest in proportion to s.
 
     >>> linked_vector(torch.zeros(1, 2), torch.tensor([0])).sum().item()
     1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,10 +22,24 @@ from rich.text import Text
 
 from simplexdp.rounding import rounded_up
 
+COMMANDS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats, halves of pairs, separators
+
 
 def warn(message: str) -> None:
     """Print one line on standard error; standard output belongs to results."""
-    print(f"simplexdp: {message}", file=sys.stderr)
+    print(f"simplexdp: {printable(message)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    r"""Return text without what would command a terminal or turn around what it shows.
+
+    >>> printable("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\n'
+    """
+    return "".join(
+        c if c in "\n\t" or unicodedata.category(c) not in COMMANDS else ascii(c)[1:-1]
+        for c in text
+    )
 
 
 class StepBar:

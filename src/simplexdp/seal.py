@@ -8,6 +8,7 @@ edits on purpose can write a new manifest too: only a signature tells who sealed
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,22 +25,25 @@ from typing import Any
 
 from simplexdp import __version__, claims, files
 from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.card import PAGE, REGISTRY, Card
 from simplexdp.rounding import rounded_up
 from simplexdp.statement import Statement, from_json
 
 MANIFEST = "manifest.json"
 SIGNATURE = f"{MANIFEST}.sig"
 DESCRIPTION = "model.json"
+PREPROCESSING = "preprocessing.json"
 MODEL = "model.safetensors"
 STATEMENT = "statement.json"
 STATEMENT_TEXT = "statement.md"
 README = "README.md"
+CARDS = (README, PAGE, REGISTRY)  # made anew for every release
 RUN = "run.json"  # of a run's folder, never handed out
 # What a model cannot be used without; the other files of a run hold paths, seeds and accuracies on
 # private records.
 NEEDED = (DESCRIPTION, MODEL, STATEMENT)
 # What is sealed and handed out of a run's folder, where it is there: a new file is named here.
-HANDED_OUT = (*NEEDED, STATEMENT_TEXT)
+HANDED_OUT = (*NEEDED, PREPROCESSING, STATEMENT_TEXT)
 KIND, FORMAT = "simplexdp model", 1
 NAMESPACE = "simplexdp-model"  # of signatures, so that one made for another purpose does not count
 # Numerical accountants of other releases may differ in the last digits.
@@ -212,6 +216,8 @@ def release(
     *,
     although_not_covered: bool = False,
     sign_with: Path | None = None,
+    with_metrics: bool = False,
+    licence: str = "unknown",
 ) -> Sealed:
     """Copy what may be handed out of a finished run, and nothing else, into a new folder.
 
@@ -223,6 +229,8 @@ def release(
         although_not_covered: Whether to release weights that no bound covers; the bundle's first
             line then says so.
         sign_with: A key of ssh-keygen's to sign the manifest with.
+        with_metrics: Whether its card tells accuracy and recalls, which no bound covers.
+        licence: The licence that the card names.
 
     Returns:
         The bundle.
@@ -242,12 +250,17 @@ def release(
         )
     if target.exists():
         raise ValueError(f"{target} exists; name a new folder with --to")
-    contents = {n: source.read(n) for n in source.digests if n != README}
+    contents = {n: source.read(n) for n in source.digests if n not in CARDS}
     statement = source.statement.without_audit()
     if statement != source.statement:
         contents[STATEMENT] = files.as_json(statement.to_json())
         contents[STATEMENT_TEXT] = statement.to_markdown().encode()
-    contents[README] = readme(source, list(contents)).encode()
+    told = card_of(
+        dataclasses.replace(source, statement=statement), target.name, with_metrics, licence
+    )
+    contents[README] = told.markdown().encode()
+    contents[PAGE] = told.page().encode()
+    contents[REGISTRY] = told.registry().encode()
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     building.mkdir()
@@ -271,29 +284,28 @@ def release(
     return verify(target)
 
 
-def readme(sealed: Sealed, names: list[str]) -> str:
-    """Return the first page of a bundle; its first line says whether the weights are covered."""
-    first = (
-        "# The released weights are covered by a privacy bound"
-        if sealed.covered
-        else "# NOT COVERED: no privacy bound holds for the weights of this model"
-    )
-    return "\n".join(
-        [
-            first,
-            "",
-            sealed.statement.headline(),
-            "",
-            f"What that means is in {STATEMENT_TEXT}. To check the files and the claim, and to "
-            "load the model:",
-            "",
-            "    simplexdp verify FOLDER",
-            "    python -c \"import simplexdp; print(simplexdp.load_model('FOLDER').statement)\"",
-            "",
-            f"Files: {', '.join(sorted({*names, README, MANIFEST}))}.",
-            "",
-        ]
-    )
+def card_of(sealed: Sealed, name: str, metrics: bool = False, licence: str = "unknown") -> Card:
+    """Return the card of a sealed model; `metrics` tells what its run measured.
+
+    Raises:
+        ValueError: Metrics are asked for, and the run's own folder is not there.
+    """
+    recipe = sealed.read(PREPROCESSING) if PREPROCESSING in sealed.digests else b"null"
+    with _damaged(sealed.folder / DESCRIPTION):
+        description = json.loads(sealed.read(DESCRIPTION))
+        outcome = None
+        if metrics:
+            outcome = json.loads(_content(sealed.folder / RUN, "name the run itself"))["outcome"]
+        return Card(
+            name=name,
+            method=sealed.method,
+            covered=sealed.covered,
+            statement=sealed.statement,
+            class_names=description["class_names"],
+            preprocessing=json.loads(recipe),
+            metrics=outcome,
+            licence=licence,
+        )
 
 
 def sign(folder: Path, key: Path) -> None:

@@ -6,28 +6,28 @@ import dataclasses
 import hashlib
 import json
 import math
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.methods import DEFAULT
 
 # Where a run is computed and how often it is looked at does not change what it is.
 NOT_PART_OF_A_RUN = ("device", "threads", "workers", "evaluations")
 MOST = {"threads": 1024, "workers": 1024, "lr": 1e30}  # more makes torch crash
+MOST_NUMBER = 10**15  # of records, steps and the like, which stay exact as a float
+SEED_BITS = 512  # what several processes can be told of a seed
 ADAPTIVE = ("adam", "adamw", "rmsprop")
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "muon", *ADAPTIVE)
 
 
-def _setting(default: Any, help: str) -> Any:
+def setting(default: Any, help: str) -> Any:
     """Declare a field that the command line offers as an option, with its help text."""
     return field(default=default, metadata={"help": help})
-
-
-def _default_method() -> str:
-    from simplexdp import methods
-
-    return methods.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Settings:
         steps: Number of steps.
         epochs: Passes over the data, instead of steps.
         lr: Learning rate.
-        optimizer: "sgd", "momentum", "adam", "adamw" or "rmsprop".
+        optimizer: One of `OPTIMIZERS`.
         accountant: One of `simplexdp.accounting.ACCOUNTANTS`.
-        estimator: Gradient estimator of the Dirichlet mechanism: "marginal" or "full".
+        estimator: Gradient estimator of the Dirichlet mechanism: "marginal", "full" or "draw-only".
         augment: Names of augmentations.
         seed: Makes the run reproducible, and no longer private.
         device: One of torch's.
@@ -74,40 +74,38 @@ class Settings:
         ValueError: epsilon is 0.0; give a positive budget, such as 1
     """
 
-    data: str = _setting("digits", "A data set's name, or a path to your own; digits unless given.")
-    method: str = field(
-        default_factory=_default_method,
-        metadata={
-            "help": "A method's name (see `simplexdp methods`), or package.module:OBJECT; unless "
-            "given the paper's, whose ε does NOT cover the weights."
-        },
+    data: str = setting("digits", "A data set's name, or a path to your own; digits unless given.")
+    method: str = setting(
+        DEFAULT,
+        "A method's name (see `simplexdp methods`), or package.module:OBJECT; unless given the "
+        "paper's, whose ε does NOT cover the weights.",
     )
-    model: str | None = _setting(None, "A network's name, or package.module:factory.")
-    norm: str = _setting("group", "Normalisation: group, batch or none.")
-    epsilon: float = _setting(1.0, "Budget ε; 1 unless given.")
-    delta: float = _setting(1e-5, "Budget δ; 1e-5 unless given.")
-    alpha: float = _setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
-    batch_size: int | None = _setting(None, "Expected records in a batch.")
-    steps: int | None = _setting(None, "Number of steps.")
-    epochs: float | None = _setting(None, "Passes over the data, for steps.")
-    lr: float | None = _setting(None, "Learning rate, or auto: by rule.")
-    optimizer: str = _setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
-    accountant: str = _setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
-    estimator: str = _setting("marginal", "Gradient estimator: marginal, full or draw-only.")
-    augment: tuple[str, ...] = _setting(
+    model: str | None = setting(None, "A network's name, or package.module:factory.")
+    norm: str = setting("group", "Normalisation: group, batch or none.")
+    epsilon: float = setting(1.0, "Budget ε; 1 unless given.")
+    delta: float = setting(1e-5, "Budget δ; 1e-5 unless given.")
+    alpha: float = setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
+    batch_size: int | None = setting(None, "Expected records in a batch.")
+    steps: int | None = setting(None, "Number of steps.")
+    epochs: float | None = setting(None, "Passes over the data, for steps.")
+    lr: float | None = setting(None, "Learning rate, or auto: by rule.")
+    optimizer: str = setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
+    accountant: str = setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
+    estimator: str = setting("marginal", "Gradient estimator: marginal, full or draw-only.")
+    augment: tuple[str, ...] = setting(
         (), "Augmentations, as random_crop,horizontal_flip; or none."
     )
-    seed: int | None = _setting(None, "Reproducible, and then NOT private: the seed is known.")
-    device: str = _setting("cpu", "cpu, cuda, …; cpu unless given.")
-    threads: int | None = _setting(None, "CPU threads.")
-    workers: int = _setting(0, "Threads that prepare batches ahead; none unless given.")
+    seed: int | None = setting(None, "Reproducible, and then NOT private: the seed is known.")
+    device: str = setting("cpu", "cpu, cuda, …; cpu unless given.")
+    threads: int | None = setting(None, "CPU threads.")
+    workers: int = setting(0, "Threads that prepare batches ahead; none unless given.")
     evaluations: int = 20
     data_options: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.data, str) and isinstance(self.method, str)):
-            raise TypeError("the data set and the method are given by name")
+        for name, hint in _hints().items():
+            _check_type(name, getattr(self, name), hint)
         if not self.epsilon > 0:
             raise ValueError(f"epsilon is {self.epsilon}; give a positive budget, such as 1")
         if not 0 < self.delta < 1:
@@ -122,6 +120,8 @@ class Settings:
             )
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed is {self.seed}; give an integer of 0 or more")
+        if self.seed is not None and self.seed.bit_length() > SEED_BITS:
+            raise ValueError(f"the seed has more than {SEED_BITS} bits; give a smaller one")
         for name in ("batch_size", "steps", "epochs", "lr", "threads", "alpha"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -132,6 +132,12 @@ class Settings:
         for name, most in MOST.items():
             if (getattr(self, name) or 0) > most:
                 raise ValueError(f"{name} is {getattr(self, name)}; give at most {most:g}")
+
+    def code(self) -> dict[str, str]:
+        """Return what the settings name that would be imported, by the option that names it."""
+        named = {"--method": self.method, "--model": self.model}
+        named |= {f"--option {name}": value for name, value in self.options.items()}
+        return {k: name for k, name in named.items() if isinstance(name, str) and ":" in name}
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; `from_json` is its inverse."""
@@ -154,10 +160,11 @@ class Settings:
         if values.get("epsilon") == "inf":
             values["epsilon"] = math.inf
         try:
-            values["augment"] = tuple(values.get("augment", ()))
+            if isinstance(values.get("augment", []), list):
+                values["augment"] = tuple(values.get("augment", ()))
             return cls(**values)
         except TypeError as error:  # text in the place of a number, and the like
-            raise ValueError("the configuration is damaged or was edited") from error
+            raise ValueError(f"the configuration is damaged or was edited: {error}") from error
 
     def key(self, revision: int) -> str:
         """Return a short name for exactly this configuration under a revision of its method.
@@ -179,5 +186,34 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Settings)
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that is not of a field's type; a whole number serves as a number."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kinds = tuple(typing.get_origin(kind) or kind for kind in kinds)
+    if isinstance(value, bool) or not isinstance(value, (*kinds, int) if float in kinds else kinds):
+        raise TypeError(f"{name} is {_shown(value)}; give {' or '.join(_KINDS[k] for k in kinds)}")
+    if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
+        raise TypeError(f"{name} has something in it that is no text; give names")
+    if isinstance(value, int) and name != "seed" and abs(value) > MOST_NUMBER:
+        raise ValueError(f"{name} is too large to compute with; give a usual number")
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | float | bool | None) else type(value).__name__
+
+
+_KINDS: dict[Any, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    tuple: "a tuple of names",
+    Mapping: "a mapping",
+    types.NoneType: "None",
+}
 DEFAULTS = Settings()
 _USUAL = DEFAULTS.to_json()

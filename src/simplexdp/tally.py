@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 WEIGHTS, DRAWS, NOTHING = COVERS = ("weights", "draws", "nothing")
+RECORD, PERSON = UNITS = ("record", "person")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Entry:
     event: DpEvent
     run_id: str | None = None
     broken: tuple[str, ...] = ()
+    unit: str = RECORD
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class Tally:
         last: The number of its last line.
         charges: What its runs cost, by what their bounds cover.
         uncovered: Runs whose released weights are not covered.
+        persons: Runs whose bound is per person.
         broken: Runs that break an assumption, by its mark.
         budget: The latest (ε, δ) that was set.
         budget_line: The line that set it.
@@ -164,6 +167,7 @@ class Tally:
     last: int = 0
     charges: dict[str, Charges] = field(default_factory=lambda: {c: Charges() for c in COVERS})
     uncovered: int = 0
+    persons: int = 0
     broken: dict[str, int] = field(default_factory=dict)
     budget: tuple[float, float] | None = None
     budget_line: int = 0
@@ -186,6 +190,7 @@ class Tally:
             case Entry():
                 self.charges[line.covers].add(line.event)
                 self.uncovered += line.covers != WEIGHTS or bool(line.broken)
+                self.persons += line.unit == PERSON
                 for mark in set(line.broken):
                     self.broken[mark] = self.broken.get(mark, 0) + 1
             case Budget():
@@ -202,6 +207,7 @@ class Tally:
         for covers, charges in other.charges.items():
             self.charges[covers].merge(charges)
         self.uncovered += other.uncovered
+        self.persons += other.persons
         for mark, runs in other.broken.items():
             self.broken[mark] = self.broken.get(mark, 0) + runs
         self.known += other.known

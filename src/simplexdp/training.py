@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,9 +25,9 @@ from simplexdp.data.augment import augment
 from simplexdp.evaluation import (
     evaluate,
     predictions,
+    recalls,
     refuse_not_finite,
     warn_of_failure,
-    worst_recall,
 )
 from simplexdp.methods.base import Run
 from simplexdp.optimizers import seed_torch
@@ -43,7 +44,9 @@ class OutOfTime(Exception):
 class Update(Protocol):
     """One step of a method; returns the loss if it may be logged under the method's claim."""
 
-    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None: ...
+    def __call__(self, inputs: Tensor, labels: Tensor, step: int) -> float | None:
+        """Take a batch, change the model, and return the loss or None."""
+        ...
 
 
 @dataclass
@@ -76,10 +79,12 @@ class Job:
         split = self.dataset.train
         return checkpoint.fingerprint_of(self.seed, split.inputs, split.labels)
 
-    def batch(self, step: int) -> batches.Batch:
-        """Return this process's part of a step's batch."""
+    def batch(self, step: int, without: frozenset[int] = frozenset()) -> batches.Batch:
+        """Return this process's part of a step's batch, without some records."""
         split, settings = self.dataset.train, self.settings
         drawn = sampling.batch_of_step(len(split.labels), self.sample_rate, self.seed, step)
+        if without:
+            drawn = drawn[~np.isin(drawn, list(without))]
         inputs, labels = batches.tensors(split, distributed.shard(drawn), settings.device)
         if settings.augment and self.augments:  # before scaling, so that a crop's edge is black
             rng = sampling.stream(distributed.own_seed(self.seed), "augment", step)
@@ -94,7 +99,7 @@ class Reached:
     accuracy: float
     validation_accuracy: float | None
     seconds: float
-    worst_recall: float | None = None
+    recalls: tuple[float | None, ...] = ()
 
 
 def train(job: Job, run: Run) -> Reached:
@@ -127,13 +132,14 @@ def train(job: Job, run: Run) -> Reached:
 
     def prepare(step: int) -> batches.Batch:
         run.on_step(step)
-        return job.batch(step)
+        return job.batch(step, run.without)
 
     ahead = batches.ahead(prepare, range(start, job.steps), settings.workers)
     with progress.steps(job.steps, start, run.show_progress and distributed.is_first()) as bar:
         for step, (inputs, labels) in enumerate(ahead, start):
             seed_torch(own, "torch", step)
-            job.model.train()
+            if not job.model.training:  # at first, and after a test or an empty batch
+                job.model.train()
             loss = job.update(inputs, labels, step)
             if loss is not None:
                 losses.append(loss)
@@ -147,14 +153,16 @@ def train(job: Job, run: Run) -> Reached:
                 _save(job, run, done, elapsed())
                 saved = time.monotonic()
             if stopped:
-                raise OutOfTime
+                begun = f"; go on with --resume --out {run.folder.path}" if run.folder else ""
+                raise OutOfTime(f"stopped after step {done} of {job.steps}{begun}")
     final = predictions(evaluated, dataset.test, settings.device)
     warn_of_failure(job.model, dataset, final, run.folder is not None, job.weighable)
     accuracy = float((final == dataset.test.labels).mean())
     _log(run, job, job.steps, losses, accuracy, elapsed())
     held_out = dataset.validation
     validation = None if held_out is None else evaluate(evaluated, held_out, settings.device)
-    return Reached(accuracy, validation, elapsed(), worst_recall(final, dataset.test.labels))
+    shares = recalls(final, dataset.test.labels, dataset.classes)
+    return Reached(accuracy, validation, elapsed(), shares)
 
 
 def _restore(job: Job, run: Run) -> tuple[int, float]:

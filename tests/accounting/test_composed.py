@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 
 from simplexdp.accounting import account, calibrate
 from simplexdp.accounting.composed import HIDDEN, VISIBLE, Step, lower_epsilon, upper_epsilon
-from simplexdp.accounting.loss_distribution import vertex_masses
+from simplexdp.accounting.loss_distribution import VertexPair, vertex_masses
 
 CIFAR10 = {"alpha": 3.0, "sample_rate": 0.005, "steps": 20_000, "delta": 1e-5}
 PAPER = [
@@ -44,7 +44,7 @@ def test_against_monte_carlo(participation):
     """δ at the figure's ε, by 4·10^5 draws; false failure below 1e-4 for the four intervals."""
     rng = np.random.default_rng(20)
     q, r, alpha, steps, delta, draws = 0.2, 1.5, 3.0, 5, 0.02, 400_000
-    step = Step(participation, q, r, alpha)
+    step = Step(participation, q, VertexPair(r, alpha))
     upper = upper_epsilon(step, steps, delta, 64.0)
     lower = lower_epsilon(step, steps, delta, 128.0)
     estimates = []
@@ -74,7 +74,7 @@ def test_gaussian_limit(q, steps):
 @pytest.mark.parametrize(("q", "steps", "r"), PAPER)
 @pytest.mark.parametrize("participation", [HIDDEN, VISIBLE])
 def test_between_the_bounds_within_one_percent(q, steps, r, participation):
-    step = Step(participation, q, r, 3.0)
+    step = Step(participation, q, VertexPair(r, 3.0))
     name = "pld" if participation == HIDDEN else "visible-pld"
     figure = account(name, r=r, alpha=3.0, sample_rate=q, steps=steps, delta=1e-5).epsilon
     lower = lower_epsilon(step, steps, 1e-5)
@@ -144,7 +144,8 @@ def test_where_rounding_would_take_a_tenth_of_delta():
     where = {"r": 0.235, "alpha": 3.0, "sample_rate": 0.005}
     looser = account("pld", **where, steps=20_000, delta=1e-7).epsilon
     assert account("pld", **where, steps=20_000, delta=1e-8).epsilon > looser
-    for steps, delta in ((20_000, 1e-9), (10**8, 1e-5)):
+    # At 7e-9 it is what the transform moved that is too much, seen when it is done.
+    for steps, delta in ((20_000, 7e-9), (20_000, 1e-9), (10**8, 1e-5)):
         with pytest.raises(ValueError, match="rounding may move"):
             account("pld", **where, steps=steps, delta=delta)
 
@@ -154,7 +155,7 @@ def test_a_draw_that_leaks_less_than_delta_costs_nothing():
 
 
 def test_a_coarse_grid_is_only_ever_larger():
-    step = Step(HIDDEN, 0.005, 0.235, 3.0)
+    step = Step(HIDDEN, 0.005, VertexPair(0.235, 3.0))
     figures = [upper_epsilon(step, 20_000, 1e-5, per) for per in (1.0, 4.0, 16.0, 64.0)]
     assert figures == sorted(figures, reverse=True)
     assert figures[-1] >= lower_epsilon(step, 20_000, 1e-5)

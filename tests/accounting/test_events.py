@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import dp_accounting
 import pytest
-from dp_accounting import NeighboringRelation, UnsupportedEventError
+from dp_accounting import NeighboringRelation, UnsupportedEventError, privacy_accountant_test
+from dp_accounting.pld import PLDAccountant
 
 from simplexdp.accounting import account
 from simplexdp.accounting.events import DirichletDpEvent, VisiblySampledDpEvent, compose, dirichlet
 from simplexdp.accounting.gaussian import gaussian_epsilon
+from simplexdp.accounting.loss_distribution import VertexPair
 from simplexdp.accounting.simplex_accountant import SimplexAccountant, compose_by_distribution
 
 RUN = {"r": 0.4, "alpha": 3.0, "sample_rate": 0.01}
@@ -63,11 +67,36 @@ def test_combinations_without_a_theorem_are_refused_with_the_reason():
         SimplexAccountant().compose(dp_accounting.PoissonSampledDpEvent(1.0, draw))
 
 
-def test_a_smaller_delta_than_it_was_made_for_is_refused():
+def test_a_delta_below_what_it_was_made_for_is_answered_or_refused():
+    """What was cut off for δ = 1e-5 is an infinite loss at δ = 1e-12; the answer holds."""
     accountant = SimplexAccountant(delta=1e-5).compose(DirichletDpEvent(0.4, 3.0), 3)
-    assert accountant.get_epsilon(1e-5) > 0
-    with pytest.raises(ValueError, match="smaller delta"):
-        accountant.get_epsilon(1e-9)
+    least = accountant.get_epsilon(1e-5)
+    assert 0 < least < accountant.get_epsilon(1e-7)
+    assert accountant.get_epsilon(1e-11) == accountant.get_epsilon(0.0) == math.inf
+    assert accountant.get_epsilon(1.0) == 0.0
+    with pytest.raises(ValueError, match="rounding may move"):
+        accountant.get_epsilon(1e-14)
+
+
+class TestAsEveryAccountantOfDpAccounting(privacy_accountant_test.PrivacyAccountantTest):
+    """dp-accounting's own tests of what each accountant must answer."""
+
+    def _make_test_accountants(self):
+        return [SimplexAccountant(relation) for relation in NeighboringRelation]
+
+
+@pytest.mark.parametrize("relation", [None, *NeighboringRelation])
+def test_sampled_gaussians_beside_dp_accountings_own(relation):
+    """The peer's figure is pessimistic on its own grid; ours is within a thousandth of it."""
+    event = dp_accounting.SelfComposedDpEvent(
+        dp_accounting.PoissonSampledDpEvent(0.02, dp_accounting.GaussianDpEvent(1.1)), 300
+    )
+    if relation is None:
+        ours, relation = compose([event], 1e-5), NeighboringRelation.REPLACE_SPECIAL
+    else:
+        ours = SimplexAccountant(relation, delta=1e-5).compose(event).get_epsilon(1e-5)
+    peer = PLDAccountant(relation).compose(event).get_epsilon(1e-5)
+    assert ours == pytest.approx(peer, rel=1e-3)
 
 
 def test_an_event_survives_its_named_tuple():
@@ -91,7 +120,8 @@ def test_what_pld_refuses_for_rounding_the_ledger_refuses(delta):
             figure()
 
 
-def test_rounding_is_set_aside_for_every_event_and_taken_from_delta():
+def test_rounding_is_set_aside_for_every_event_and_taken_from_delta(monkeypatch):
+    monkeypatch.setattr(VertexPair, "moved", lambda pair, steps: 1e-9)
     accountant = SimplexAccountant(delta=1e-6)
     seen = [0.0]
     for event in (
@@ -104,6 +134,7 @@ def test_rounding_is_set_aside_for_every_event_and_taken_from_delta():
         accountant.compose(event)
         seen.append(accountant._allowance)
     assert seen == sorted(set(seen))
+    assert 1e-9 < seen[1] < 1.1e-9
     epsilon = accountant.get_epsilon(1e-6)
     plain = accountant._pld.get_delta_for_epsilon(epsilon)
     assert plain <= 1e-6 - 0.999 * seen[-1]

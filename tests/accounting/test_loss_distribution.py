@@ -56,12 +56,12 @@ def hockey_stick(masses, interval, epsilon):
 @pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
 @pytest.mark.parametrize("add", [False, True])
 def test_pessimistic_and_optimistic_enclose_the_truth(q, r, alpha, add):
-    deviation = one.step_deviation(q, r, alpha)
-    low, high = one.loss_range(1e-12, q, r, alpha)
+    deviation = one.step_deviation(q, one.VertexPair(r, alpha))
+    low, high = one.loss_range(1e-12, q, one.VertexPair(r, alpha))
     bounds = (-high, -low) if add else (low, high)
     interval = deviation / 20
-    above = one.pessimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=add)
-    below = one.optimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=add)
+    above = one.pessimistic(bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=add)
+    below = one.optimistic(bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=add)
     for masses in (above, below):
         assert masses.mass.sum() + masses.infinity == pytest.approx(1.0, abs=1e-12)
         assert masses.mass.min() >= 0
@@ -74,12 +74,16 @@ def test_pessimistic_and_optimistic_enclose_the_truth(q, r, alpha, add):
         assert hockey_stick(below, interval, epsilon) >= truth - 0.02 * deviation
 
 
+@pytest.mark.parametrize("left_out", [1e-12, 1e-3])
 @pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
-def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha):
+def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha, left_out):
     """On grid points the pessimistic curve is the curve itself: q·δ(ε') for 'remove'."""
-    interval = one.step_deviation(q, r, alpha) / 5
-    bounds = one.loss_range(1e-12, q, r, alpha)
-    masses = one.pessimistic(bounds, interval, sample_rate=q, r=r, alpha=alpha, add=False)
+    interval = one.step_deviation(q, one.VertexPair(r, alpha)) / 5
+    bounds = one.loss_range(left_out, q, one.VertexPair(r, alpha))
+    masses = one.pessimistic(
+        bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=False
+    )
+    assert masses.mass.sum() + masses.infinity == pytest.approx(1.0, abs=1e-12)
     for k in (0, 1, 3, 7):
         inner = math.log1p(math.expm1(k * interval) / q)
         expected = q * vertex_delta(inner, r, alpha)
@@ -88,7 +92,9 @@ def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha):
 
 def test_masses_against_dp_accountings_connect_the_dots():
     q, r, alpha, interval = 0.2, 1.0, 3.0, 0.01
-    masses = one.pessimistic((-0.3, 2.0), interval, sample_rate=q, r=r, alpha=alpha, add=False)
+    masses = one.pessimistic(
+        (-0.3, 2.0), interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=False
+    )
     k = masses.lowest + np.arange(len(masses.mass))
     deltas = []
     for loss in k * interval:
@@ -103,9 +109,10 @@ def test_masses_against_dp_accountings_connect_the_dots():
         )
 
 
-def test_far_tails_of_small_alpha_keep_their_mass():
+@pytest.mark.parametrize("logit", [700.0, 2000.0])
+def test_far_tails_of_small_alpha_keep_their_mass(logit):
     """At α = 0.01 a quarter of the mass of a tail lies beyond what a float t can hold."""
-    r, alpha, edge = 0.009, 0.01, 0.009 * 700.0
+    r, alpha, edge = 0.009, 0.01, 0.009 * logit
     p, _ = one.vertex_masses(np.array([edge, math.inf]), r, alpha)
     with mpmath.workdps(30):
         a, b = mpmath.mpf(alpha), mpmath.mpf(alpha) + mpmath.mpf(r)
@@ -116,8 +123,8 @@ def test_far_tails_of_small_alpha_keep_their_mass():
 
 @pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
 def test_the_range_leaves_out_no_more_than_its_share(q, r, alpha):
-    low, high = one.loss_range(1e-9, q, r, alpha)
+    low, high = one.loss_range(1e-9, q, one.VertexPair(r, alpha))
     masses = one.pessimistic(
-        (low, high), (high - low) / 100, sample_rate=q, r=r, alpha=alpha, add=False
+        (low, high), (high - low) / 100, sample_rate=q, pair=one.VertexPair(r, alpha), add=False
     )
     assert masses.infinity <= 1e-9

@@ -62,6 +62,14 @@ def test_the_incomplete_beta_function_errs_by_less_than_its_share(alpha, r):
             assert error <= rounding.incomplete_beta(1, alpha)
 
 
+@pytest.mark.parametrize("share", [1.0, 1e-3])
+def test_the_normal_distribution_errs_by_less_than_its_share(share):
+    with mpmath.workdps(30):
+        for x in share * np.linspace(-9, 9, 61):
+            error = abs(mpmath.mpf(float(special.ndtr(x))) - mpmath.ncdf(mpmath.mpf(float(x))))
+            assert error <= rounding.normal(1)
+
+
 def test_no_allowance_is_below_the_least():
     for steps in (1, 100, 10**6):
         whole = rounding.incomplete_beta(steps, 0.1)
@@ -70,5 +78,5 @@ def test_no_allowance_is_below_the_least():
 
 
 def test_a_figure_that_cannot_be_judged_is_refused():
-    with pytest.raises(ValueError, match="too small for the pld"):
+    with pytest.raises(ValueError, match="too small for pld"):
         rounding.check(math.nan, 1e-5, 10)

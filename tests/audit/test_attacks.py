@@ -72,7 +72,7 @@ def test_in_or_out_is_held_against_the_claim_itself(images: data.Dataset, tmp_pa
     )
     assert result["relation"] == "in or out (zero-out)"
     assert result["claim"]["epsilon"] == pytest.approx(1.0)
-    assert "not above the figure of 1 in that relation" in result["summary"]
+    assert "not above the bound of 1 in that relation" in result["summary"]
     assert (tmp_path / "images-certified-canary-in-out.json").is_file()
 
 
@@ -85,12 +85,12 @@ def test_the_same_seed_gives_the_same_audit(images: data.Dataset) -> None:
 
 def test_the_summary_says_how_the_bound_stands_to_the_figure(images: data.Dataset) -> None:
     result = run(images, "canary", trials=40)
-    assert "above the figure of 1" in result["summary"]
+    assert "above the bound of 1" in result["summary"]
     assert "does not cover the weights" in result["summary"]
     certified = audit.run(
         Settings(method="certified", steps=3), "canary", 136, dataset=images, seed=3
     )
-    assert "not above the figure of 2.16" in certified["summary"]
+    assert "not above the bound of 2.16" in certified["summary"]
 
 
 def test_an_audit_of_a_run_reaches_its_statement(images: data.Dataset, tmp_path: Path) -> None:
@@ -196,7 +196,10 @@ def test_a_run_whose_data_is_gone_is_refused(images: data.Dataset, tmp_path: Pat
         (lambda: audit.run(Settings(), "guess"), "unknown attack 'guess'"),
         (lambda: audit.run(Settings(), confidence=95.0), "confidence"),
         (lambda: audit.run(Settings(), relation="both"), "unknown relation 'both'"),
-        (lambda: audit.run(Settings(), "membership", relation="in-out"), "plants no canaries"),
+        (
+            lambda: audit.run(Settings(), "membership", relation="in-out"),
+            "membership has no use for --relation in-out",
+        ),
         (lambda: audit.run(Settings(method="magic")), "unknown method"),
         (lambda: audit.run(Settings(), folder=Path("nowhere")), "not a run folder"),
     ],

@@ -183,7 +183,7 @@ def test_canaries_needed_is_the_least_number() -> None:
     needed = bounds.canaries_needed(1.0, 1e-5, 0.95)
     assert best(needed + needed % 2) > 1.0
     assert best(needed - 1 - needed % 2) <= 1.0
-    with pytest.raises(ValueError, match=f"only from {needed} on"):
+    with pytest.raises(ValueError, match=f"give --trials {needed} or more"):
         bounds.require_canaries(needed - 1, 1.0, 1e-5, 0.95)
 
 

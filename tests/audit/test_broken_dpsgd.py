@@ -32,8 +32,8 @@ def schedule(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def chosen(records: int, rate: float, steps: int) -> None:
         monkeypatch.setattr(schedules, "CANARY_RECORDS", records)
-        monkeypatch.setattr(schedules, "DPSGD_RATE", rate)
-        monkeypatch.setattr(schedules, "DPSGD_STEPS", steps)
+        facts = dataclasses.replace(dpsgd.METHOD.audited, rate=rate, steps=steps)
+        monkeypatch.setattr(dpsgd.DPSGD, "audited", facts)
 
     return chosen
 

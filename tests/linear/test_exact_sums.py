@@ -121,6 +121,72 @@ def test_quantized_rows_keep_the_bound(bound: float) -> None:
     np.testing.assert_allclose(whole.norms.numpy(), np.sqrt(squared) * ROW_UNIT, rtol=1e-12)
 
 
+def test_a_row_just_beyond_its_bound_is_cut() -> None:
+    """1069653 is the least whole square beyond (1.01·1024)²."""
+    row = torch.tensor([[1034.0, 22.0, 3.0, 2.0]])
+    assert float((row**2).sum()) == 1_069_653 > (1.01 / ROW_UNIT) ** 2 > 1_069_652
+    whole = exact_sums.quantize(row * ROW_UNIT, 1.01)
+    assert float((whole.integers**2).sum()) <= (1.01 / ROW_UNIT) ** 2
+
+
+def test_rows_are_rounded_within_the_bound_and_brought_to_it_beyond() -> None:
+    x = rows(300, 3)
+    x *= (torch.linspace(0.5, 1.5, 300) / x.norm(dim=1))[:, None]
+    got = exact_sums.quantize(x, 1.0)
+    within = x.norm(dim=1) < 0.999
+    torch.testing.assert_close(got.integers[within], (x[within] / ROW_UNIT).round(), atol=0, rtol=0)
+    assert float(got.norms[x.norm(dim=1) > 1.001].min()) > 0.996
+
+
+@pytest.mark.parametrize("clip", [0.02, 0.5])
+def test_coefficients_are_rounded_within_the_clip_and_brought_to_it_beyond(clip: float) -> None:
+    count = 4000
+    p = residuals(count, 3).double()
+    norms = torch.linspace(0.5, 4.0, count, dtype=torch.float64)
+    p *= (clip * torch.linspace(0.5, 1.5, count).flip(0) / (p.norm(dim=1) * norms))[:, None]
+    whole = exact_sums.clipped_coefficients(p, norms, clip).double()
+    size = whole.norm(dim=1) * COEFFICIENT_UNIT * norms
+    assert float(size.max()) <= clip
+    sure = p.norm(dim=1) * norms < clip - 2 * COEFFICIENT_UNIT * norms
+    assert torch.equal(whole[sure], (p[sure] * (1 - 1e-6) / COEFFICIENT_UNIT).round())
+    beyond = p.norm(dim=1) * norms > clip
+    assert bool((size[beyond] > clip - 2 * COEFFICIENT_UNIT * norms[beyond]).all())
+
+
+def same_direction(sizes: list[int], count: int) -> torch.Tensor:
+    """Rows of one coordinate, of these whole sizes in turn."""
+    return torch.tensor([[sizes[i % len(sizes)] * ROW_UNIT] for i in range(count)])
+
+
+def test_sums_of_records_that_all_do_their_worst_are_exact() -> None:
+    """Blocks as long as single precision allows, with odd terms, and none longer."""
+    x = same_direction([1033, 1034, 1031], 40_000)
+    whole = exact_sums.quantize(x, 1.01)
+    terms = [int(v) for v in whole.integers[:, 0]]
+    assert exact_sums.row_sum(whole).tolist() == [sum(terms)]
+    moment, _ = exact_sums.moment_sum(whole, 1, 1)
+    assert moment.tolist() == [[sum(v * v for v in terms)]]
+    # p·x of 511·(1023, 1025) units under a clip of 2^19 of them.
+    x = same_direction([1023, 1025, 1021], 3000)
+    p = torch.tensor([[511.0, 1.0]]).expand(3000, 2) * COEFFICIENT_UNIT
+    whole = exact_sums.quantize(x, 4.0)
+    q = exact_sums.clipped_coefficients(p, whole.norms, 1.0)
+    total = exact_sums.gradient_sum(whole, lambda block, where: p[where], 1.0)
+    want = sum(int(a) * int(b) for a, b in zip(q[:, 0], whole.integers[:, 0], strict=True))
+    assert int(total[0, 0]) == want
+
+
+def test_sums_too_large_to_be_exact_are_refused() -> None:
+    """2^24 units of one record, 2^53 of all of them, and a row of norm 64."""
+    exact_sums.check_clip(32.0, 2**29)
+    for clip, records in ((32.0, 2**29 + 1), (32.0 * (1 + 1e-9), 1)):
+        with pytest.raises(ValueError, match="too large for exact sums"):
+            exact_sums.check_clip(clip, records)
+    exact_sums.quantize(rows(1, 3), 64.0)
+    with pytest.raises(ValueError, match="64"):
+        exact_sums.quantize(rows(1, 3), 64.1)
+
+
 def test_statistics_equal_unbounded_integers() -> None:
     source = rows(70, 12).numpy()
     total, by_channel, by_position = exact_sums.statistics(source, 1.01, 4, 3, moments=True)

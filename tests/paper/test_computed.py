@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_r_star_agrees_with_the_paper_and_stays_within_the_budget():
-    rows = computed.compute("r-star").rows
+    rows = computed.r_star().rows
     assert len(rows) == 23
     for row in rows:
         assert row["cost"] <= row["epsilon"]
@@ -23,7 +23,7 @@ def test_r_star_agrees_with_the_paper_and_stays_within_the_budget():
 
 
 def test_r_star_by_alpha():
-    rows = {row["alpha"]: row for row in computed.compute("r-star-alpha").rows}
+    rows = {row["alpha"]: row for row in computed.r_star_by_alpha().rows}
     assert list(rows) == [0.1, 0.3, 0.5, 1.0, 2.0, 3.0]
     for row in rows.values():
         assert row["r"] == pytest.approx(row["published"], rel=0.005)
@@ -31,7 +31,7 @@ def test_r_star_by_alpha():
 
 
 def test_kappa_against_mpmath_and_the_figure():
-    rows = computed.compute("kappa").rows
+    rows = computed.kappa().rows
     assert [row["alpha"] for row in rows] == [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10]
     for row in rows:
         a = mpmath.mpf("0.9") * mpmath.mpf(row["r"])
@@ -40,7 +40,7 @@ def test_kappa_against_mpmath_and_the_figure():
 
 
 def test_asymptotics_have_the_slopes_of_the_paper_and_the_calibrated_ones():
-    rows = computed.compute("asymptotics").rows
+    rows = computed.asymptotics().rows
     small, large = rows[0], rows[-1]
     assert small["alpha"] == pytest.approx(1e-3)
     assert large["alpha"] == pytest.approx(1e4)
@@ -53,15 +53,15 @@ def test_asymptotics_have_the_slopes_of_the_paper_and_the_calibrated_ones():
 
 
 def test_variance_against_mpmath():
-    for row in computed.compute("asymptotics").rows[::5]:
+    for row in computed.asymptotics().rows[::5]:
         alpha, r = row["alpha"], row["calibrated_r"]
         wanted = mpmath.psi(1, 0.9 * r + alpha) - mpmath.psi(1, r + 10 * alpha)
         assert row["calibrated_variance"] == pytest.approx(float(wanted), rel=1e-8)
 
 
-@pytest.mark.parametrize("name", computed.names())
+@pytest.mark.parametrize("name", computed.TABLES)
 def test_the_committed_tables_are_what_the_command_writes(name, tmp_path):
-    for path in table.save(computed.compute(name), tmp_path)[1:]:
+    for path in table.save(computed.TABLES[name](), tmp_path)[1:]:
         committed = ROOT / "results" / "tables" / path.name
         assert committed.read_text() == path.read_text(), f"give `simplexdp reproduce {name}` again"
 

@@ -54,8 +54,8 @@ def test_a_selection_and_settings_put_over_it(small):
 
 
 def test_reproduce_runs_what_is_missing_and_then_nothing(listed, tmp_path, capsys):
-    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
-    first = reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    places = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    first = reproduce.reproduce("small", epsilon=[1.0], show_progress=False, **places)
     assert first["finished"] == ["Dirichlet, ε = 1, seed 0"]
     assert "1 of 1 runs are missing" in capsys.readouterr().err
     second = reproduce.reproduce("small", show_progress=False, **places)
@@ -71,13 +71,13 @@ def test_reproduce_runs_what_is_missing_and_then_nothing(listed, tmp_path, capsy
 
 
 def test_results_of_another_revision_are_made_again_and_said(listed, tmp_path, monkeypatch, capsys):
-    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
-    reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    places = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
+    reproduce.reproduce("small", epsilon=[1.0], show_progress=False, **places)
     for path in (tmp_path / "results").rglob("*.json"):
         record = json.loads(path.read_text()) | {"revision": 0}
         path.with_stem("0" * 16).write_text(json.dumps(record))
         path.unlink()
-    again = reproduce.reproduce("small", epsilons=[1.0], show_progress=False, **places)
+    again = reproduce.reproduce("small", epsilon=[1.0], show_progress=False, **places)
     assert len(again["finished"]) == 1
     assert "of revision 0 of dirichlet, left out" in capsys.readouterr().err
 
@@ -180,14 +180,14 @@ def test_what_failed_before_the_disk_was_full_is_said(listed, tmp_path, monkeypa
     monkeypatch.setattr(sweep, "train", lambda *_: (_ for _ in ()).throw(next(problems)))
     with pytest.raises(sweep.DiskFull):
         reproduce.reproduce(
-            "small", results=tmp_path / "results", run_root=tmp_path / "runs", show_progress=False
+            "small", results=tmp_path / "results", runs=tmp_path / "runs", show_progress=False
         )
     assert "no such network" in capsys.readouterr().err
 
 
 def test_short_sittings_time_a_run_once_and_come_to_an_end(listed, tmp_path, monkeypatch):
     """Timing may take longer than a sitting; the next one finds what was timed."""
-    places = {"results": tmp_path / "results", "run_root": tmp_path / "runs"}
+    places = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
     timed = []
     real = estimate.measure
 
@@ -227,9 +227,9 @@ def test_several_processes_are_refused(small, tmp_path, monkeypatch):
     [
         ("r-star", {"seeds": 2}, "r-star does not use --seeds"),
         ("r-star", {"budget_minutes": 1.0}, "r-star does not use --budget-minutes"),
-        ("cost", {"epsilons": [3.0], "only": "x"}, "cost does not use --epsilon, --only"),
+        ("cost", {"epsilon": [3.0], "only": "x"}, "cost does not use --epsilon, --only"),
         ("digits", {"ray_address": "auto"}, "without --ray"),
-        ("digits", {"epsilons": [1.0, 3.0]}, "its budgets are 1, inf"),
+        ("digits", {"epsilon": [1.0, 3.0]}, "its budgets are 1, inf"),
     ],
 )
 def test_an_option_without_effect_is_refused(name, given, said, tmp_path):
@@ -363,7 +363,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(
     monkeypatch.setattr(sweep, "paces", lambda *_: pytest.fail("it was timed"))
     monkeypatch.setattr(os, "access", lambda path, mode: "results" not in str(path))
     with pytest.raises(ValueError, match="cannot be written to; name another folder"):
-        reproduce.reproduce("small", results=tmp_path / "results", run_root=tmp_path / "runs")
+        reproduce.reproduce("small", results=tmp_path / "results", runs=tmp_path / "runs")
 
 
 def test_what_cannot_be_timed_is_named(small, tmp_path):

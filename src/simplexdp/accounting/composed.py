@@ -31,12 +31,11 @@ _REFINED_ENOUGH = 2e-3
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a run: participation hidden or visible, q, r and α."""
+    """One step of a run: participation hidden or visible, q, and the laws told apart."""
 
     participation: str
     sample_rate: float
-    r: float
-    alpha: float
+    pair: one.Pair
 
 
 def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[float, float, float]:
@@ -46,8 +45,8 @@ def grid(step: Step, steps: int, delta: float, per_deviation: float) -> tuple[fl
     share = _SHARE * delta / (steps * weight)
     if not share > 1e-290:
         raise ValueError(f"delta = {delta:g} is below what a float resolves; use accountant exact")
-    low, high = one.loss_range(share, min(rate, 1.0 - 1e-16), step.r, step.alpha)
-    deviation = one.step_deviation(min(rate, 1.0 - 1e-16), step.r, step.alpha)
+    low, high = one.loss_range(share, min(rate, 1.0 - 1e-16), step.pair)
+    deviation = one.step_deviation(min(rate, 1.0 - 1e-16), step.pair)
     interval, width = _interval(
         high - low, deviation * math.sqrt(weight), steps, delta, deviation / per_deviation
     )
@@ -80,16 +79,12 @@ def step_pmfs(
     """Return a step on the grid: (remove, add) for hidden participation, one for visible."""
     build = one.pessimistic if pessimistic else one.optimistic
     if step.participation == VISIBLE:
-        masses = build(
-            (low, high), interval, sample_rate=1.0, r=step.r, alpha=step.alpha, add=False
-        )
+        masses = build((low, high), interval, sample_rate=1.0, pair=step.pair, add=False)
         mixed = one.mix_with_identity(masses, step.sample_rate)
         return (one.as_pmf(mixed, interval, pessimistic),)
     return tuple(
         one.as_pmf(
-            build(
-                bounds, interval, sample_rate=step.sample_rate, r=step.r, alpha=step.alpha, add=add
-            ),
+            build(bounds, interval, sample_rate=step.sample_rate, pair=step.pair, add=add),
             interval,
             pessimistic,
         )
@@ -119,12 +114,12 @@ class _Composed:
 
 
 def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: bool) -> _Composed:
-    rounding.check(rounding.least(steps), delta, steps)
+    rounding.check(rounding.least(steps) + step.pair.moved(steps), delta, steps)
     interval, low, high = grid(step, steps, delta, per_deviation)
     singles = step_pmfs(step, interval, low, high, up)
     tail = _SHARE * delta
     pmfs = tuple(pmf.self_compose(steps, tail) for pmf in singles)
-    allowance = rounding.incomplete_beta(steps, step.alpha) + max(
+    allowance = step.pair.moved(steps) + max(
         rounding.self_composition(steps, masses_of(pmf), single.size)
         for pmf, single in zip(pmfs, singles, strict=True)
     )
@@ -156,6 +151,7 @@ def lower_epsilon(step: Step, steps: int, delta: float, per_deviation: float = 6
     return max(float(pmf.get_epsilon_for_delta(relaxed)) for pmf in found.pmfs)
 
 
+@lru_cache(maxsize=256)
 def epsilon(step: Step, steps: int, delta: float) -> float:
     """Return ε of T steps; the grid is refined until ε settles, an upper bound on every grid."""
     per_deviation = _CELLS_PER_DEVIATION
@@ -179,7 +175,7 @@ def epsilon(step: Step, steps: int, delta: float) -> float:
 
 
 def _cost(participation: str, setting: Setting, target: float | None) -> Cost:
-    step = Step(participation, setting.sample_rate, setting.r, setting.alpha)
+    step = Step(participation, setting.sample_rate, one.VertexPair(setting.r, setting.alpha))
     if target is None:
         return Cost(epsilon(step, setting.steps, setting.delta), None)
     met = within(step, setting.steps, setting.delta, target)
@@ -193,8 +189,8 @@ def pld(setting: Setting, target: float | None = None) -> Cost:
         The draws are (ε, δ)-DP under zero-out, where the null record and every absent record emit
         a dummy draw; not under replace-input, where both sides are mixtures. Assumptions: those of
         `theorem1`, and that the vertex pair dominates every pair of softmax outputs in every
-        hockey-stick divergence. For α ≥ ½ that is a proof of this project's, not yet peer
-        reviewed; for α < ½ it is not proved, and scans found no counterexample.
+        hockey-stick divergence. That is a proof of this project's, not yet peer reviewed, and for
+        α < ½ not yet checked by a second reader.
         It does not cover the released weights. What floating point may have moved is an estimate
         (rounding.py). Source: docs/dominance.md.
     """

@@ -232,7 +232,7 @@ def _old(record: Mapping[str, Any]) -> DpEvent:
 
 
 _OLD: dict[str, tuple[Callable[..., DpEvent], tuple[str, ...]]] = {
-    "dirichlet": (dirichlet, ("r", "alpha", "sample_rate", "steps", "participation")),
+    dirichlet.__name__: (dirichlet, ("r", "alpha", "sample_rate", "steps", "participation")),
     "gaussian": (gaussian, ("noise_multiplier", "steps")),
     "sampled-gaussian": (sampled_gaussian, ("noise_multiplier", "sample_rate", "steps")),
     "none": (no_guarantee, ()),

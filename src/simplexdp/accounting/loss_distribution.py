@@ -1,10 +1,16 @@
-"""The privacy loss distribution of the draws.
+"""The privacy loss distribution of one step.
 
-Between two vertices of the simplex the draw reduces to t = p_1/(p_1 + p_2): P = Beta(α+r, α)
-against Q = Beta(α, α+r), with privacy loss L = r·logit(t) (docs/dominance.md). One step is
+A step is told by two laws P and Q and the privacy loss L = log dP/dQ, whose law under Q is that of
+−L under P.
+
+- `VertexPair`: between two vertices of the simplex a draw reduces to t = p_1/(p_1 + p_2):
+  P = Beta(α+r, α) against Q = Beta(α, α+r), with L = r·logit(t) (docs/dominance.md).
+- `GaussianPair`: P = N(1, σ²) against Q = N(0, σ²), with L = (x − ½)/σ².
+
+Of each there is
 
 - hidden participation: (1−q)·Q + q·P against Q ("remove") and the reverse ("add"): an unsampled
-  record emits a dummy draw from Q;
+  record emits a dummy draw from Q, or adds nothing to a noisy sum;
 - visible participation: the pair (P, Q) with probability q, nothing otherwise.
 
 A distribution is put on a grid of losses in one of two ways. Pessimistic: the mass of a cell goes
@@ -17,11 +23,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 from dp_accounting.pld import pld_pmf
 from scipy import special
+
+from simplexdp.accounting import rounding
 
 Array = npt.NDArray[np.float64]
 
@@ -68,6 +77,76 @@ def vertex_masses(edges: Array, r: float, alpha: float) -> tuple[Array, Array]:
     return masses[0], masses[1]
 
 
+class Pair(Protocol):
+    """Two laws P and Q whose loss log dP/dQ under Q is distributed as its negative under P."""
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """Return the mass of P and of Q between increasing losses, ends included."""
+
+    def reach(self, share: float) -> float:
+        """Return a loss above which about `share` of P lies."""
+
+    def moved(self, steps: int) -> float:
+        """Estimate what the errors of its distribution function may add up to."""
+
+
+@dataclass(frozen=True)
+class VertexPair:
+    """The draws at two vertices of the simplex."""
+
+    r: float
+    alpha: float
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """Return the mass of P and of Q between increasing losses, ends included."""
+        return vertex_masses(edges, self.r, self.alpha)
+
+    def reach(self, share: float) -> float:
+        """Return a loss above which about `share` of P lies."""
+        # Invert I_u(α, α+r) = share for u = σ(−L/r); for a tiny u, I_u ≈ u^α/(α B).
+        a, b = self.alpha, self.alpha + self.r
+        log_u = (math.log(share) + math.log(a) + float(special.betaln(a, b))) / a
+        if log_u > -600.0:
+            u = float(special.betaincinv(a, b, share))
+            log_u = math.log(u) if u > 0 else log_u
+        return self.r * max(-log_u, 1.0)
+
+    def moved(self, steps: int) -> float:
+        """Estimate what the errors of its distribution function may add up to."""
+        return rounding.incomplete_beta(steps, self.alpha)
+
+
+@dataclass(frozen=True)
+class GaussianPair:
+    """A sum to which a record adds 1, with Gaussian noise of standard deviation σ."""
+
+    noise_multiplier: float
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """Return the mass of P and of Q between increasing losses, ends included."""
+        centre = 0.5 / self.noise_multiplier
+        at = self.noise_multiplier * edges
+        return _normal_masses(at - centre), _normal_masses(at + centre)
+
+    def reach(self, share: float) -> float:
+        """Return a loss above which about `share` of P lies."""
+        sigma = self.noise_multiplier
+        return (0.5 / sigma - float(special.ndtri(share))) / sigma
+
+    def moved(self, steps: int) -> float:
+        """Estimate what the errors of its distribution function may add up to."""
+        return rounding.normal(steps)
+
+
+def _normal_masses(edges: Array) -> Array:
+    """Return the mass of N(0, 1) between increasing edges; both tails keep their digits."""
+    low, high = edges[:-1], edges[1:]
+    above = low > 0.0
+    low, high = np.where(above, -high, low), np.where(above, -low, high)
+    mass: Array = special.ndtr(high) - special.ndtr(low)
+    return mass
+
+
 LARGEST_EXPONENT = 600.0  # e^709 overflows
 
 
@@ -81,7 +160,7 @@ def _sampled_edges(losses: Array, sample_rate: float) -> Array:
 
 
 def _cells(
-    lowest: int, count: int, interval: float, sample_rate: float, r: float, alpha: float, add: bool
+    lowest: int, count: int, interval: float, sample_rate: float, pair: Pair, add: bool
 ) -> tuple[Array, Array]:
     """Return upper mass, and upper − e^{left end}·lower, of each cell, tails included.
 
@@ -90,7 +169,7 @@ def _cells(
     grid: Array = (lowest + np.arange(float(count))) * interval
     edges = _sampled_edges(-grid[::-1] if add else grid, sample_rate)
     edges = np.concatenate(([-np.inf], edges, [np.inf]))
-    p, q_mass = vertex_masses(edges, r, alpha)
+    p, q_mass = pair.masses(edges)
     if add:
         p, q_mass = p[::-1], q_mass[::-1]
     # Beyond e^±600 one of the masses is 0; a smaller exponent there only enlarges the bound.
@@ -107,14 +186,13 @@ def pessimistic(
     interval: float,
     *,
     sample_rate: float,
-    r: float,
-    alpha: float,
+    pair: Pair,
     add: bool,
 ) -> Masses:
     """Return the connect-the-dots distribution of one step, which dominates the step's own."""
     lowest, highest = math.floor(bounds[0] / interval), math.ceil(bounds[1] / interval)
     count = highest - lowest + 1
-    upper, surplus = _cells(lowest, count, interval, sample_rate, r, alpha, add)
+    upper, surplus = _cells(lowest, count, interval, sample_rate, pair, add)
     to_right = np.clip(surplus[1:-1] / -math.expm1(-interval), 0.0, upper[1:-1])
     mass = np.zeros(count)
     mass[0] += upper[0]
@@ -131,8 +209,7 @@ def optimistic(
     interval: float,
     *,
     sample_rate: float,
-    r: float,
-    alpha: float,
+    pair: Pair,
     add: bool,
 ) -> Masses:
     """Return a distribution that the step's own dominates: outcomes merged, losses rounded down.
@@ -146,7 +223,7 @@ def optimistic(
     for attempt in range(12):
         inner = (k[:-1] + 0.5) * interval + shift
         edges = _sampled_edges(-inner[::-1] if add else inner, sample_rate)
-        p, q_mass = vertex_masses(np.concatenate(([-np.inf], edges, [np.inf])), r, alpha)
+        p, q_mass = pair.masses(np.concatenate(([-np.inf], edges, [np.inf])))
         if add:
             p, q_mass = p[::-1], q_mass[::-1]
         mixed = q_mass + sample_rate * (p - q_mass)
@@ -184,25 +261,19 @@ def as_pmf(masses: Masses, interval: float, pessimistic_estimate: bool) -> pld_p
     )
 
 
-def loss_range(share: float, sample_rate: float, r: float, alpha: float) -> tuple[float, float]:
+def loss_range(share: float, sample_rate: float, pair: Pair) -> tuple[float, float]:
     """Return losses of (1−q)Q + qP against Q outside of which at most `share` of its mass lies."""
-    wanted = min(share / sample_rate, 0.5)
-    # Invert I_u(α, α+r) = wanted for u = σ(−L/r); for a tiny u, I_u ≈ u^α/(α B).
-    log_u = (math.log(wanted) + math.log(alpha) + float(special.betaln(alpha, alpha + r))) / alpha
-    if log_u > -600.0:
-        u = float(special.betaincinv(alpha, alpha + r, wanted))
-        log_u = math.log(u) if u > 0 else log_u
-    reach = r * max(-log_u, 1.0)
+    reach = pair.reach(min(share / sample_rate, 0.5))
     high = float(np.logaddexp(math.log1p(-sample_rate), math.log(sample_rate) + reach))
     low = float(np.logaddexp(math.log1p(-sample_rate), math.log(sample_rate) - reach))
     return low, high
 
 
-def step_deviation(sample_rate: float, r: float, alpha: float) -> float:
+def step_deviation(sample_rate: float, pair: Pair) -> float:
     """Return the standard deviation of one step's loss, from 4,000 cells."""
-    low, high = loss_range(1e-12, 1.0 - 1e-15, r, alpha)
+    low, high = loss_range(1e-12, 1.0 - 1e-15, pair)
     edges = np.linspace(low, high, 4001)
-    p, q_mass = vertex_masses(edges, r, alpha)
+    p, q_mass = pair.masses(edges)
     middles = (edges[1:] + edges[:-1]) / 2.0
     near = np.minimum(middles, LARGEST_EXPONENT)
     loss = np.log1p(sample_rate * np.expm1(near)) + (middles - near)

@@ -13,8 +13,9 @@ Cauchy-Schwarz and Parseval is at most the 2-norm of the error of G:
 Parseval gives the norm of G from the composed masses, n·Σ mass², and Hölder's inequality that of
 |F|^(T−1) from it. So nothing is assumed about the shape of the distribution. What is not proved of
 the library at hand are the two constants, taken with room above the textbook's (Higham 2002,
-Theorem 24.2), and the error of the incomplete beta function, an estimate from measurements:
-the allowance as a whole is an estimate on the safe side and not a theorem.
+Theorem 24.2), and the errors of the incomplete beta and the normal distribution functions,
+estimates from measurements: the allowance as a whole is an estimate on the safe side and not a
+theorem.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _BUTTERFLY = 4.0
 _POWER = 8.0
 _BETAINC = 1e-14
 """Above the error of a value of the incomplete beta function up to α of 1, by the tests."""
+_NDTR = 1e-15
+"""Above the error of a value of the normal distribution function, by the tests."""
 
 
 def self_composition(steps: int, masses: Array, length: int) -> float:
@@ -53,20 +56,25 @@ def composition(first: Array, second: Array) -> float:
     return 2.0 * _BUTTERFLY * _EPS * math.log2(n) * norms
 
 
+def normal(steps: int) -> float:
+    """Estimate the same of the normal distribution function."""
+    return steps * _NDTR
+
+
 def incomplete_beta(steps: int, alpha: float) -> float:
     """Estimate what the errors of one step's cumulative distribution may add up to."""
     return steps * _BETAINC * max(1.0, math.sqrt(alpha))
 
 
 def least(steps: int) -> float:
-    """Return below what no T steps' allowance can be, known before anything is computed."""
-    return steps * (_EPS * (_BUTTERFLY + _POWER) + _BETAINC)
+    """Return below what no T steps' transform can move, known before anything is computed."""
+    return steps * _EPS * (_BUTTERFLY + _POWER)
 
 
 def check(allowance: float, delta: float, steps: int) -> None:
     """Refuse a bound whose rounding may take more than a tenth of δ."""
     if not allowance <= delta / 10.0:
         raise ValueError(
-            f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
-            f"may move {allowance:.1g}; use exact, a larger delta or fewer steps"
+            f"delta = {delta:g} is too small for pld at {steps} steps: rounding may move "
+            f"{allowance:.1g}; use a larger delta, fewer steps, or for draws exact"
         )

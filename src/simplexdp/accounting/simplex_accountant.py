@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,22 +11,15 @@ import dp_accounting
 from dp_accounting import DpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
-from simplexdp.accounting import rounding
-from simplexdp.accounting.composed import (
-    HIDDEN,
-    VISIBLE,
-    Step,
-    grid,
-    masses_of,
-    step_distribution,
-)
+from simplexdp.accounting import composed, rounding
+from simplexdp.accounting.composed import HIDDEN, VISIBLE, Step, masses_of, step_distribution
 from simplexdp.accounting.events import (
     DirichletDpEvent,
     mechanism_of,
     steps_of,
 )
 from simplexdp.accounting.inputs import check_delta
-from simplexdp.accounting.loss_distribution import loss_range
+from simplexdp.accounting.loss_distribution import GaussianPair, VertexPair, loss_range
 
 _CONTAINERS = (
     dp_accounting.SelfComposedDpEvent,
@@ -35,20 +29,26 @@ _CONTAINERS = (
 )
 
 
-def _step_of(event: DpEvent) -> Step | None:
-    """Return the step that an event stands for, None if it is not one of this mechanism's."""
-    draw = mechanism_of(event)
-    if not isinstance(draw, DirichletDpEvent):
+def _step_of(event: DpEvent, relation: NeighboringRelation) -> Step | None:
+    """Return the step that an event stands for; None for one that is left to dp-accounting."""
+    mechanism = mechanism_of(event)
+    sampled = isinstance(event, dp_accounting.PoissonSampledDpEvent)
+    rate = 1.0 if mechanism is event else event.sampling_probability
+    if isinstance(mechanism, DirichletDpEvent):
+        pair = VertexPair(mechanism.r, mechanism.alpha)
+        return Step(HIDDEN if sampled else VISIBLE, rate, pair)
+    noisy = isinstance(mechanism, dp_accounting.GaussianDpEvent) and sampled and 0 < rate < 1
+    if not noisy or relation == NeighboringRelation.REPLACE_ONE or mechanism.noise_multiplier <= 0:
         return None
-    participation = HIDDEN if isinstance(event, dp_accounting.PoissonSampledDpEvent) else VISIBLE
-    rate = 1.0 if draw is event else event.sampling_probability
-    return Step(participation, rate, draw.r, draw.alpha)
+    return Step(HIDDEN, rate, GaussianPair(mechanism.noise_multiplier))
 
 
 def _refusal(step: Step, relation: NeighboringRelation) -> str | None:
     """Return why a step has no theorem under a relation; None if it has one."""
-    if not 0 < step.r < step.alpha:
-        return f"r must lie strictly between 0 and alpha = {step.alpha}, got {step.r}"
+    if not isinstance(step.pair, VertexPair):
+        return None
+    if not 0 < step.pair.r < step.pair.alpha:
+        return f"r must lie strictly between 0 and alpha = {step.pair.alpha}, got {step.pair.r}"
     if not 0 < step.sample_rate <= 1 or (step.participation == HIDDEN and step.sample_rate == 1):
         return f"the sampling probability must lie strictly between 0 and 1, got {step.sample_rate}"
     if step.participation == HIDDEN and relation == NeighboringRelation.REPLACE_ONE:
@@ -71,8 +71,8 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         The figure bounds the composition of all events under the neighbouring relation. For
         Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
         means that the null record emits the draw of some fixed softmax output, and dominance of
-        the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
-        not below, where scans found no counterexample (docs/dominance.md). Every rounding to the
+        the vertex pair is a proof of this project's, not yet peer reviewed and for α < ½ not yet
+        checked by a second reader (docs/dominance.md). Every rounding to the
         grid and truncation is pessimistic; what floating point may have moved is estimated
         (rounding.py) and set aside from δ, and a figure is refused where that is more than a tenth
         of δ. Events must have been fixed before the first result was seen; if later ones are chosen
@@ -95,25 +95,27 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         self._steps = 0
 
     def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
-        step = _step_of(event)
+        step = _step_of(event, self.neighboring_relation)
         if step is None:
             return self._maybe_compose_other(event, count, do_compose)
         reason = _refusal(step, self.neighboring_relation)
         if reason is not None:
             return self.CompositionErrorDetails(invalid_event=event, error_message=reason)
         if do_compose and step.sample_rate > 0:
+            moved = step.pair.moved(count)
             rounding.check(
-                self._allowance + rounding.least(count), self._smallest_delta, self._steps + count
+                self._allowance + moved + rounding.least(count),
+                self._smallest_delta,
+                self._steps + count,
             )
             tail = 1e-3 * self._smallest_delta
             low, high = loss_range(
                 tail / count,
                 step.sample_rate if step.participation == HIDDEN else 1.0 - 1e-16,
-                step.r,
-                step.alpha,
+                step.pair,
             )
             single = step_distribution(step, self._interval, low, high)
-            self._allowance += rounding.incomplete_beta(count, step.alpha)
+            self._allowance += moved
             self._add(single.self_compose(count, tail), count, single._pmf_remove.size, tail)
         return None
 
@@ -145,42 +147,52 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         self._pld = self._pld.compose(new, tail)
 
     def get_epsilon(self, target_delta: float) -> float:
-        """Return ε at this δ less the allowance; refused below the δ it was made for."""
-        if target_delta < self._smallest_delta:
-            raise ValueError(
-                f"this accountant was made for delta of at least {self._smallest_delta:g}, "
-                f"got {target_delta:g}; make one with a smaller delta"
-            )
+        """Return ε at this δ less the allowance; far below the δ it was made for, infinity."""
+        if self._contains_non_dp_event:
+            return math.inf
+        if self._steps == 0 or target_delta >= 1:
+            return 0.0
+        if target_delta <= 0:
+            return math.inf
         rounding.check(self._allowance, target_delta, self._steps)
         return float(super().get_epsilon(target_delta - self._allowance))
 
     def get_delta(self, target_epsilon: float) -> float:
         """Return δ at this ε, the allowance added."""
+        if self._contains_non_dp_event:
+            return 1.0
+        if self._steps == 0:
+            return 0.0
         return min(1.0, float(super().get_delta(target_epsilon)) + self._allowance)
 
 
-def _interval_for(events: Sequence[DpEvent], delta: float) -> float:
-    """Return a grid fine enough for every Dirichlet step, 1e-4 if there is none."""
-    intervals = [1e-4]
-    for event in events:
-        for inner, count in steps_of(event):
-            step = _step_of(inner)
-            if step is not None:
-                intervals.append(grid(step, count, delta, 16.0)[0])
-    return max(min(intervals), 2e-6)
-
-
 def compose_by_distribution(events: Sequence[DpEvent], delta: float) -> float:
-    """Return ε of all the events together under zero-out, by `SimplexAccountant`.
+    """Return ε of all the events together under zero-out.
 
     Formal guarantee
-        That of `SimplexAccountant`.
+        Steps of one kind cost what their own accountant says, `pld`, `visible-pld` or
+        `sampled_gaussian.cost`; of several kinds that of `SimplexAccountant`.
     """
-    accountant = SimplexAccountant(
-        value_discretization_interval=_interval_for(events, delta), delta=delta
-    )
+    zero_out = NeighboringRelation.REPLACE_SPECIAL
+    counts: Counter[DpEvent] = Counter()
     for event in events:
-        accountant.compose(event)
+        for inner, count in steps_of(event):
+            counts[inner] += count
+    steps = {inner: _step_of(inner, zero_out) for inner in counts}
+    if len(counts) == 1:
+        ((inner, count),) = counts.items()
+        step = steps[inner]
+        if step is not None and 0 < step.sample_rate < 1:
+            return composed.epsilon(step, count, delta)
+    # A grid fine enough for every step.
+    intervals = [
+        composed.grid(step, counts[i], delta, 16.0)[0] for i, step in steps.items() if step
+    ]
+    accountant = SimplexAccountant(
+        value_discretization_interval=max(min([1e-4, *intervals]), 2e-6), delta=delta
+    )
+    for inner, count in counts.items():
+        accountant.compose(inner, count)
     epsilon = float(accountant.get_epsilon(delta))
     if math.isnan(epsilon):
         raise ValueError("the composition could not be computed; check the ledger's events")

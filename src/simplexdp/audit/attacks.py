@@ -12,13 +12,24 @@ from typing import Any
 import numpy as np
 
 from simplexdp import __version__, data, files, methods, progress, runs, sampling, seal
-from simplexdp.audit import canary, claims, membership, one_run, reconstruct, schedules
+from simplexdp.audit import (
+    canary,
+    claims,
+    crafting,
+    membership,
+    one_run,
+    reconstruct,
+    schedules,
+    tradeoff,
+    transcript,
+)
 from simplexdp.rounding import rounded_down, rounded_up
 from simplexdp.settings import Settings
 from simplexdp.statement import WITHOUT_NOISE
 
-ATTACKS = ("canary", "one-run", "membership", "reconstruct")
-BOUNDED = ("canary", "one-run")  # these bound ε; the others show how well an attack does
+ATTACKS = ("transcript", "canary", "one-run", "membership", "reconstruct")
+PLANTED = ("canary", "one-run")  # these plant pairs of inputs, or inputs that are in or out
+BOUNDED = ("transcript", *PLANTED)  # these bound ε; the others show how well an attack does
 BATCH = 8
 Advance = Callable[[], None]
 
@@ -52,24 +63,25 @@ def run(
 ) -> dict[str, Any]:
     """Attack a method, or with `folder` the method, model and budget of a finished run.
 
-    On a run, one-run trains its whole schedule on its data, membership its schedule on halves of
-    the records, canary few steps on at most 100 records, and reconstruct one step; canary, one-run
-    and reconstruct train without augmentation.  The result is written into the run's statement,
+    On a run, transcript and one-run train its whole schedule on its data, membership its schedule
+    on halves of the records, canary few steps on at most 100 records, and reconstruct one step; all
+    but membership train without augmentation.  The result is written into the run's statement,
     which says whether the schedule was the run's own.
 
     The canaries of canary and one-run are pairs of inputs, or in or out (`relation` in-out).
-    `trials` are trainings (canary), canaries (one-run), shadow models (membership) or records of
-    a batch (reconstruct).  With the attack `all`, each bound on ε has its share of the error, so
-    that all of them hold together at the confidence asked.  Pictures go to `out`.
+    `trials` are pairs of trainings (transcript), trainings (canary), canaries (one-run), shadow
+    models (membership) or records of a batch (reconstruct). With the attack `all`, each bound on ε
+    has its share of the error, so that all of them hold together at the confidence asked. Pictures
+    go to `out`.
     The seed is the audit's own; it decides nothing about anybody's privacy.
     """
-    names = ATTACKS if attack == "all" else (attack,)
+    names: tuple[str, ...] = ATTACKS if attack == "all" else (attack,)
     if attack != "all" and attack not in ATTACKS:
         raise ValueError(f"unknown attack {attack!r}; use one of {', '.join(ATTACKS)}, all")
     if relation not in claims.RELATIONS:
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(claims.RELATIONS)}")
-    if relation != claims.PAIR and attack in ("membership", "reconstruct"):
-        raise ValueError(f"{attack} plants no canaries; leave out --relation {relation}")
+    if relation != claims.PAIR and attack not in (*PLANTED, "all"):
+        raise ValueError(f"{attack} has no use for --relation {relation}; leave it out")
     check(trials, confidence)
     if folder is not None:
         attacked = runs.RunFolder.open(folder)
@@ -77,12 +89,21 @@ def run(
             raise ValueError(f"{folder} is not finished; go on with it by --resume first")
         seal.verify(folder)  # its statement is written anew at the end
         # The attacks look at weights where the records are.
+        named = settings.code()
         settings = dataclasses.replace(attacked.settings(), device="cpu")
+        for option, name in settings.code().items():
+            if named.get(option) != name:
+                raise ValueError(
+                    f"{folder} names {name}, which is code; it is attacked from Python alone, with "
+                    "settings that name it too"
+                )
     revision = methods.lookup(settings.method).revision
     if dataset is None:
         dataset = _data(settings, folder)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    if attack == "all" and not methods.prepare(settings, dataset, 0).releases:
+        names = tuple(name for name in names if name != "transcript")
     rng = sampling.stream(sampling.fresh_seed() if seed is None else seed, "audit", 0)
     results = []
     for name in names:
@@ -113,7 +134,12 @@ def check(trials: int | None, confidence: float) -> None:
 
 
 def _with_bar(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
-    total = {"canary": canary.TRIALS, "membership": membership.MODELS}.get(attack, 1)
+    counts = {
+        "transcript": transcript.PAIRS,
+        "canary": canary.TRIALS,
+        "membership": membership.MODELS,
+    }
+    total = counts.get(attack, 1)
     with progress.bars(show_progress) as bar:
         label = f"{attack} on {job.settings.method}"
         task = bar.add_task(label, total=(job.trials or total) if total > 1 else 1)
@@ -146,25 +172,42 @@ def summarise(record: dict[str, Any]) -> str:
             "read off one update"
         )
     if record["attack"] == "membership":
-        low, high = record["true_positive_rate_at_1_percent_interval"]
-        return (
-            f"membership (LiRA, {record['trials']} models): AUC {record['auc']:.3f}, "
-            f"true-positive rate at 1 % false positives "
-            f"{100 * record['true_positive_rate_at_1_percent']:.1f} % "
-            f"({100 * low:.1f}–{100 * high:.1f} % in {percent} of resamplings of the models)"
+        rates = " and ".join(
+            f"{name}: AUC {found['auc']:.3f}, true-positive rate at 1 % false positives "
+            f"{100 * found['true_positive_rate_at_1_percent']:.1f} %"
+            for name, found in (("LiRA", record), ("RMIA", record["rmia"]))
         )
-    what = "trainings" if record["attack"] == "canary" else "canaries"
+        return f"membership ({record['trials']} models): {rates}"
+    what = {"canary": "trainings", "one-run": "canaries"}.get(record["attack"], "pairs")
+    about = "releases" if record["attack"] == "transcript" else "released weights"
     text = (
         f"{record['attack']} ({record['trials']} {what}): "
-        f"ε ≥ {rounded_down(record['epsilon_lower'], 3)} for the released weights "
+        f"ε ≥ {rounded_down(record['epsilon_lower'], 3)} for the {about} "
         f"at {percent} confidence, {record['relation']}"
     )
     epsilon = record["claim"]["epsilon"]
     if epsilon is None:
         return text + "; nothing is claimed"
-    verdict = "above" if record["epsilon_lower"] > epsilon else "not above"
+    verdict = "above" if above(record) else "not above"
     scope = "" if record["covers_weights"] else ", which does not cover the weights"
-    return text + f"; {verdict} the bound of {rounded_up(epsilon, 3)} in that relation{scope}"
+    text += f"; {verdict} the bound of {rounded_up(epsilon, 3)} in that relation{scope}"
+    if record["attack"] == "transcript":
+        return f"{text}; {transcript.described(record)}"
+    if record.get("by_curve"):
+        shown = rounded_down(record["by_curve"]["epsilon_lower"], 3)
+        text += f"; ε ≥ {shown} if {tradeoff.ASSUMES}"
+    return text
+
+
+def above(record: dict[str, Any]) -> bool:
+    """Return whether a result contradicts the claim that it is held against."""
+    epsilon = record["claim"]["epsilon"]
+    if epsilon is None:
+        return False
+    if record["attack"] == "transcript":
+        return transcript.contradicts(record)
+    bounds = [record, record.get("by_curve") or record]
+    return any(bound["epsilon_lower"] > epsilon for bound in bounds)
 
 
 def shared(confidence: float, names: Sequence[str]) -> float:
@@ -198,7 +241,7 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
     schedule = result.get("schedule") or {}
     planned = {"steps": statement.steps, "sampling": statement.sampling}
     own = (
-        result["attack"] == "one-run"  # the only attack that trains the run's whole schedule
+        result["attack"] in ("transcript", "one-run")  # these train the run's whole schedule
         and planned.items() <= schedule.items()
         and not run_folder.settings().augment
     )
@@ -233,6 +276,16 @@ def _data(settings: Settings, folder: Path | None) -> data.Dataset:
             f"the data of {folder} ({settings.data}) is not at hand, and an audit trains on it: "
             f"{error}"
         ) from error
+
+
+def _transcript(job: Job, advance: Advance) -> dict[str, Any]:
+    settings, dataset = job.settings, job.dataset
+    if job.small and schedules.is_open(settings):
+        records = min(schedules.SMALL_RECORDS, len(dataset.train))
+        settings = schedules.transcript(settings, records)
+        dataset = crafting.subset(dataset, records, job.rng)
+    settings = dataclasses.replace(settings, augment=())
+    return transcript.audit(settings, dataset, job.rng, job.trials, job.confidence, advance)
 
 
 def _canary(job: Job, advance: Advance) -> dict[str, Any]:
@@ -284,6 +337,7 @@ def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
 
 
 ATTACK: dict[str, Callable[[Job, Advance], dict[str, Any]]] = {
+    "transcript": _transcript,
     "canary": _canary,
     "one-run": _one_run,
     "membership": _membership,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ def threshold_bound(
         Source: Nasr et al. 2021, "Adversary instantiation"; Jagielski et al. 2020.
     """
     _check(delta, confidence)
-    inside, outside = _scores(scores_in), _scores(scores_out)
+    inside, outside = scores(scores_in), scores(scores_out)
     if threshold is None:
         if min(len(inside), len(outside)) < 2:
             raise ValueError("a threshold is chosen on half of the trials; give at least 2 a side")
@@ -126,11 +126,11 @@ def one_run_bound(
     def rejected(epsilon: float) -> bool:
         return one_run_p_value(canaries, guesses, right, epsilon, delta) <= 1.0 - confidence
 
-    return OneRunBound(_last_rejected(rejected), delta, confidence, canaries, guesses, right)
+    return OneRunBound(last_rejected(rejected), delta, confidence, canaries, guesses, right)
 
 
 def one_run(
-    scores: npt.ArrayLike,
+    values: npt.ArrayLike,
     coins: npt.ArrayLike,
     delta: float,
     confidence: float,
@@ -142,23 +142,28 @@ def one_run(
         That of `one_run_bound`: each number of guesses is tried at 1 − (1 − confidence)/(number
         of tries), so the best of them holds at the confidence asked (union bound).
     """
-    values, truth = _scores(scores), np.asarray(coins, dtype=bool)
-    if values.shape != truth.shape:
-        raise ValueError(f"{values.size} scores for {truth.size} coins; give one score a canary")
     each = 1.0 - (1.0 - confidence) / len(shares)
-    order = np.argsort(values, kind="stable")
-    best: OneRunBound | None = None
-    for share in shares:
-        half = max(1, round(share * len(values) / 2))
-        low, high = order[:half], order[len(values) - half :]
-        if 2 * half > len(values):
-            low = low[:-1]
-        right = int(truth[high].sum() + (~truth[low]).sum())
-        found = one_run_bound(len(values), len(low) + len(high), right, delta, each)
-        if best is None or found.epsilon > best.epsilon:
-            best = found
-    assert best is not None
-    return OneRunBound(best.epsilon, delta, confidence, best.canaries, best.guesses, best.right)
+    found = [
+        one_run_bound(np.size(values), *guessed(values, coins, share), delta, each)
+        for share in shares
+    ]
+    return replace(max(found, key=lambda bound: bound.epsilon), confidence=confidence)
+
+
+def guessed(values: npt.ArrayLike, coins: npt.ArrayLike, share: float) -> tuple[int, int]:
+    """Guess the coins of the largest and the smallest scores; return how many, and how many right.
+
+    `share` is that of the canaries that are guessed; the rest are abstentions.
+    """
+    ordered, truth = scores(values), np.asarray(coins, dtype=bool)
+    if ordered.shape != truth.shape:
+        raise ValueError(f"{ordered.size} scores for {truth.size} coins; give one score a canary")
+    order = np.argsort(ordered, kind="stable")
+    half = max(1, round(share * len(order) / 2))
+    low, high = order[:half], order[len(order) - half :]
+    if 2 * half > len(order):
+        low = low[:-1]
+    return len(low) + len(high), int(truth[high].sum() + (~truth[low]).sum())
 
 
 def trials_needed(epsilon: float, delta: float, confidence: float) -> int:
@@ -247,17 +252,19 @@ def _upper(hits: npt.ArrayLike, trials: int, tail: float) -> Array:
     return np.asarray(np.where(hits == trials, 1.0, limit), dtype=np.float64)
 
 
-def _last_rejected(rejected: Callable[[float], bool]) -> float:
-    """Go up from 0 to the first ε that is not rejected, then bisect that step."""
+def last_rejected(
+    rejected: Callable[[float], bool], most: float = MOST, precision: float = 1e-5
+) -> float:
+    """Go up from 0 to the first value that is not rejected, then bisect that step."""
     step, low = 0.25, 0.0
     if not rejected(low):
         return 0.0
     while rejected(low + step):
         low += step
-        if low > MOST:
+        if low > most:
             return low
     high = low + step
-    while high - low > 1e-5:
+    while high - low > precision:
         middle = (low + high) / 2.0
         low, high = (middle, high) if rejected(middle) else (low, middle)
     return low
@@ -277,13 +284,14 @@ def _first(holds: Callable[[int], bool], largest: int = 10**9) -> int:
     return high
 
 
-def _scores(values: npt.ArrayLike) -> Array:
-    scores = np.asarray(values, dtype=np.float64).ravel()
-    if scores.size == 0:
+def scores(values: npt.ArrayLike) -> Array:
+    """Return scores as an array; refuse none at all, and what is not finite."""
+    found = np.asarray(values, dtype=np.float64).ravel()
+    if found.size == 0:
         raise ValueError("there are no scores; run at least one trial a side")
-    if not np.isfinite(scores).all():
+    if not np.isfinite(found).all():
         raise ValueError("a score is not finite; the training diverged, lower the learning rate")
-    return scores
+    return found
 
 
 def _check(delta: float, confidence: float) -> None:

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from simplexdp import data, methods
-from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff, worlds
 from simplexdp.settings import Settings
 
 TRIALS = 400
@@ -50,7 +50,7 @@ def audit(
     small = schedules.canary(settings, records, relation)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
     if relation == claims.IN_OUT:
-        small, planted = worlds.in_or_out(small, planted)
+        planted = worlds.in_or_out(small, planted)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
     for trial, seed in enumerate(shadow.seeds(max(1, trials), rng)):
@@ -64,8 +64,11 @@ def audit(
     bound = bounds.threshold_bound(
         scores[True], scores[False], claim.delta, confidence, 1.0 if exact else None
     )
+    curves = claims.curves(last.prepared, claim.delta, relation)
     return {
         "epsilon_lower": bound.epsilon,
+        "by_curve": curves
+        and tradeoff.threshold_bound(scores[True], scores[False], curves, confidence).to_json(),
         "trials": trials,
         "counted": bound.trials,
         "true_positive_rate": bound.true_positive_rate,

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simplexdp.accounting.relations import REPLACE_INPUT, replaced
+from simplexdp.audit import tradeoff
+from simplexdp.methods.base import Prepared
 from simplexdp.statement import Statement
 
 PAIR, IN_OUT = RELATIONS = ("pair", "in-out")
@@ -35,6 +37,12 @@ class Claim:
 def held(statement: Statement, delta: float, relation: str) -> Claim:
     """Return the claim in the relation of the audit."""
     return (for_pairs if relation == PAIR else in_or_out)(statement, delta)
+
+
+def curves(prepared: Prepared, delta: float, relation: str) -> tradeoff.Family | None:
+    """Return the trade-off curves of the claim in the relation of the audit, where it has some."""
+    pairs = relation == PAIR and not prepared.coverage.relation.startswith(REPLACE_INPUT)
+    return tradeoff.family(prepared.event, delta, pairs)
 
 
 def for_pairs(statement: Statement, delta: float) -> Claim:

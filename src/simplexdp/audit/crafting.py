@@ -46,18 +46,24 @@ class Planted:
 
     dataset: data.Dataset
     pairs: tuple[Pair, ...]
-    removed: bool = False  # a record that is out is not there at all, rather than zeroed
+    removed: bool = False  # a record that is out is in no sum at all, rather than zeroed
 
     def with_coins(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> data.Dataset:
         """Return the data with the first input of pair k where coin k is true, else its second."""
         inputs = np.array(self.dataset.train.inputs, dtype=np.float32)
-        kept = np.ones(len(inputs), dtype=bool)
         for pair, coin in zip(self.pairs, coins, strict=True):
             other = 0.0 if pair.second is None else pair.second
             inputs[pair.record] = pair.first if coin else other
-            kept[pair.record] = coin or pair.second is not None or not self.removed
-        train = data.Split(inputs[kept], self.dataset.train.labels[kept])
+        train = data.Split(inputs, self.dataset.train.labels)
         return dataclasses.replace(self.dataset, train=train)
+
+    def without(self, coins: Sequence[bool] | npt.NDArray[np.bool_]) -> frozenset[int]:
+        """Return the records that contribute nothing: those that are out, where they are removed.
+
+        The others' inputs are zeroed by `with_coins`.
+        """
+        placed = zip(self.pairs, coins, strict=True)
+        return frozenset(pair.record for pair, coin in placed if self.removed and not coin)
 
     def in_or_out(self, removed: bool) -> Planted:
         """Return the same canaries, each with its first input or out: zeroed, or removed."""
@@ -74,13 +80,14 @@ def subset(dataset: data.Dataset, records: int | None, rng: np.random.Generator)
     chosen = np.sort(rng.choice(total, size, replace=False))
     return dataclasses.replace(
         dataset,
-        train=_as_float(dataset.train, chosen),
-        test=_as_float(dataset.test, np.arange(min(TEST_RECORDS, len(dataset.test)))),
+        train=as_float(dataset.train, chosen),
+        test=as_float(dataset.test, np.arange(min(TEST_RECORDS, len(dataset.test)))),
         validation=None,
     )
 
 
-def _as_float(split: data.Split, rows: Indices) -> data.Split:
+def as_float(split: data.Split, rows: Indices) -> data.Split:
+    """Return some records as floats in the model's scale."""
     inputs = data.to_model_input(torch.from_numpy(np.array(split.inputs[rows])))
     return data.Split(inputs.numpy(), split.labels[rows])
 
@@ -164,6 +171,25 @@ def contrasts(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
         label = int(dataset.train.labels[record])
         pairs.append(Pair(int(record), label, first, -first, (0, 0)))
     return Planted(dataset, tuple(pairs))
+
+
+def extreme(dataset: data.Dataset, turn: int, rng: np.random.Generator) -> Planted:
+    """Return a record that may be the worst for one release or another.
+
+    In turn: every pixel lit or dark at random, stripes of a random width, and the record as it is.
+    """
+    planted = contrasts(dataset, 1, rng)
+    (pair,) = planted.pairs
+    if turn % 3 == 1:
+        side = dataset.input_shape[-1]
+        width = int(rng.integers(1, max(2, side // 2)))
+        row = np.where(np.arange(side) // width % 2, LIT, -LIT)
+        first = np.broadcast_to(row, dataset.input_shape).astype(np.float32)
+    elif turn % 3 == 2:
+        first = np.asarray(dataset.train.inputs[pair.record], dtype=np.float32)
+    else:
+        first = pair.first
+    return Planted(dataset, (dataclasses.replace(pair, first=first),))
 
 
 def rarest(dataset: data.Dataset, count: int) -> Indices:

@@ -1,11 +1,13 @@
-"""Membership inference: LiRA on real records, with the models as targets in turn.
+"""Membership inference: LiRA and RMIA on real records, with the models as targets in turn.
 
 Shadow models are trained on random halves of a pool, so that every record is in exactly half of
 them.  For a target model the others give, for each record, the mean logit-scaled confidence with
-and without it; the score is the logarithm of the likelihood ratio of two normal laws (Carlini et
+and without it; LiRA's score is the logarithm of the likelihood ratio of two normal laws (Carlini et
 al. 2022).  With few shadow models the variances are shared by all records, as they propose.
+RMIA compares a record with records that nobody trained on: the share of them whose confidence,
+over its mean in the other models, is not above the record's own (Zarifzadeh et al. 2024, γ = 1).
 
-What comes out is how well this attack does.  It is evidence and not a bound: a stronger attack
+What comes out is how well these attacks do.  It is evidence and not a bound: a stronger attack
 may exist, and the records' scores under one model are not independent.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from simplexdp import data, files
 from simplexdp.audit import claims, crafting, schedules, shadow
@@ -29,6 +32,7 @@ Bools = npt.NDArray[np.bool_]
 MODELS = 16
 POOL = 800
 RESAMPLES = 400
+POPULATION = 1000  # held-out records to which RMIA compares
 RATES = {"true_positive_rate_at_1_percent": 0.01, "true_positive_rate_at_0.1_percent": 0.001}
 
 
@@ -49,23 +53,27 @@ def audit(
         )
     size = len(dataset.train) if pool is None else min(pool, len(dataset.train))
     records = crafting.subset(dataset, size, rng)
+    others = crafting.as_float(dataset.test, np.arange(min(POPULATION, len(dataset.test))))
     members = halves(size, models, rng)
-    values = np.empty((models, size))
+    values, population = np.empty((models, size)), np.empty((models, len(others)))
     last: shadow.Shadow | None = None
     for k, seed in enumerate(shadow.seeds(models, rng)):
         chosen = np.flatnonzero(members[k])
         half = data.Split(records.train.inputs[chosen], records.train.labels[chosen])
         last = shadow.train(settings, dataclasses.replace(records, train=half), seed)
         values[k] = shadow.confidences(last.final, records.train.inputs, records.train.labels)
+        population[k] = shadow.confidences(last.final, others.inputs, others.labels)
         advance()
     assert last is not None
     scores = likelihood_ratios(values, members)
+    relative = ranks(special.expit(values), special.expit(population))
     return {
         "epsilon_lower": None,
         "trials": models,
         "pool": size,
         **rated(scores, members, confidence, rng),
         "roc": curve(scores, members),
+        "rmia": {**rated(relative, members, confidence, rng), "roc": curve(relative, members)},
         "covers_weights": last.statement.covers_weights,
         "claim": claims.in_or_out(last.statement, settings.delta).to_json(),
         "schedule": schedules.used(last, size // 2),
@@ -96,6 +104,23 @@ def likelihood_ratios(values: Array, members: Bools) -> Array:
         + (values - outside) ** 2 / (2 * var_out)
         - (values - inside) ** 2 / (2 * var_in)
     )
+
+
+def ranks(values: Array, population: Array) -> Array:
+    """Return, by model and record, the share of the population that is not above the record.
+
+    Both are probabilities of the true class, by model, and are taken relative to their mean over
+    the models of all other pairs, half of which have the record.
+    """
+    found = np.empty_like(values)
+    for k in range(len(values)):
+        others = np.ones(len(values), dtype=bool)
+        others[[k, k ^ 1]] = False
+        own, held_out = (
+            part[k] / np.maximum(part[others].mean(axis=0), 1e-12) for part in (values, population)
+        )
+        found[k] = np.searchsorted(np.sort(held_out), own, side="right") / len(held_out)
+    return found
 
 
 def _others_mean(values: Array, mask: Bools) -> Array:

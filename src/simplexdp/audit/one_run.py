@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from simplexdp import data, methods
-from simplexdp.audit import bounds, claims, crafting, schedules, shadow, worlds
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff, worlds
 from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
@@ -47,7 +47,7 @@ def audit(
     seed = shadow.seeds(1, rng)[0]
     settings = dataclasses.replace(settings, augment=())
     if relation == claims.IN_OUT:
-        settings, planted = worlds.in_or_out(settings, planted)
+        planted = worlds.in_or_out(settings, planted)
     before = methods.prepare(settings, planted.dataset, seed).statement()
     claim = claims.held(before, settings.delta, relation)
     bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, each)
@@ -61,8 +61,14 @@ def audit(
         name: bounds.one_run(scores, coins, claim.delta, each) for name, scores in views.items()
     }
     best = max(found, key=lambda name: found[name].epsilon)
+    curves = claims.curves(result.prepared, claim.delta, relation)
+    by_curve = curves and max(
+        (tradeoff.one_run(scores, coins, curves, each) for scores in views.values()),
+        key=lambda bound: bound.scale,
+    )
     return {
         "epsilon_lower": found[best].epsilon,
+        "by_curve": by_curve and dataclasses.replace(by_curve, confidence=confidence).to_json(),
         "trials": len(planted.pairs),
         "view": best,
         "views": {

@@ -30,6 +30,12 @@ def canary(settings: Settings, records: int, relation: str = PAIR) -> Settings:
     return _adapted(settings, round(facts.rate * records), facts.steps, "logistic", options)
 
 
+def transcript(settings: Settings, records: int) -> Settings:
+    """Return the same method and budget in few steps, with every release that it can make."""
+    facts = methods.lookup(settings.method).audited
+    return _adapted(settings, round(facts.rate * records), facts.steps, "logistic", facts.heard)
+
+
 def one_run(settings: Settings, relation: str = PAIR) -> Settings:
     """Return the same method and budget on `SMALL_RECORDS` records, as softmax regression."""
     facts = methods.lookup(settings.method).audited

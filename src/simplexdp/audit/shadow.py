@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from torch.nn import functional
 
 from simplexdp import data, methods
 from simplexdp.audit.crafting import Pair
-from simplexdp.methods.base import Run
+from simplexdp.methods.base import OnRelease, Prepared, Run
+from simplexdp.noise import unheard
 from simplexdp.settings import Settings
 from simplexdp.statement import Statement
 
@@ -34,16 +36,31 @@ class Shadow:
 
     initial: nn.Module
     final: nn.Module
-    statement: Statement
-    chosen: dict[str, Any]
+    prepared: Prepared
+
+    @cached_property
+    def statement(self) -> Statement:
+        """Return the claim."""
+        return self.prepared.statement()
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the settings that rules filled in."""
+        return self.prepared.resolved
 
 
-def train(settings: Settings, dataset: data.Dataset, seed: int) -> Shadow:
+def train(
+    settings: Settings,
+    dataset: data.Dataset,
+    seed: int,
+    without: frozenset[int] = frozenset(),
+    on_release: OnRelease = unheard,
+) -> Shadow:
     """Train once with the shipped method, on its own seed."""
     prepared = methods.prepare(dataclasses.replace(settings, seed=seed, evaluations=1), dataset)
     initial = copy.deepcopy(prepared.model).eval()
-    final = prepared.start(Run()).model.eval()
-    return Shadow(initial, final, prepared.statement(), dict(prepared.resolved))
+    final = prepared.start(Run(without=without, on_release=on_release)).model.eval()
+    return Shadow(initial, final, prepared)
 
 
 def seeds(count: int, rng: np.random.Generator) -> list[int]:

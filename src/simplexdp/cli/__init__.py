@@ -6,65 +6,102 @@ warnings go to standard error.  Exit code 0, or 2 with one line that says what i
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
+import tempfile
+import traceback
 from typing import Any
 
-import typer
+from simplexdp.cli import signals
 
-from simplexdp import files, plugins
-from simplexdp.cli import (  # each registers its commands
-    audit,
-    budget,
-    bundle,
-    compare,
-    data,
-    train,
-)
-from simplexdp.cli.shell import app
-
-__all__ = ["app", "audit", "budget", "bundle", "compare", "data", "main", "train"]
-
-for _name in plugins.names("simplexdp.commands"):
-    plugins.load("simplexdp.commands", _name)
-
-# Typer carries its own copy of click in some releases; its exceptions' base is found from here.
-CommandLineError: Any = typer.BadParameter.__bases__[0].__bases__[0]
+__all__ = ["commands", "main"]
 
 GO_ON = (
     "reproduce goes on when the same command is given again, "
     "and a training that had begun with --resume --out FOLDER"
 )
 FULL = f"the disk is full; make room first; {GO_ON}"
-INTERRUPTED = 130  # what typer makes of Ctrl-C
+INTERRUPTED = f"interrupted; {GO_ON}"
+INTERRUPTED_CODE = 130  # what typer makes of Ctrl-C
+TOO_LARGE = "a number is too large or too small to compute with; give a usual one"
+NO_MEMORY = "there is not enough memory; give a smaller batch, network or data set"
+
+
+def commands() -> Any:
+    """Return the application with all commands, of this package and of plug-ins."""
+    from simplexdp import plugins
+    from simplexdp.cli import (  # noqa: F401  # they register
+        audit,
+        budget,
+        bundle,
+        compare,
+        data,
+        predict,
+        train,
+    )
+    from simplexdp.cli.shell import app
+
+    for name in plugins.names("simplexdp.commands"):
+        plugins.load("simplexdp.commands", name)
+    return app
 
 
 def main() -> None:
-    """Run a command: every foreseen failure is one line on standard error and exit code 2."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Run a command: every failure is one line on standard error and exit code 2."""
+    signals.install(INTERRUPTED)
     try:
-        code = app(standalone_mode=False)
-    except typer.Exit as stop:
-        code = stop.exit_code
-    except CommandLineError as error:
-        code = _help(error) or _fail(error.format_message())
-    except (typer.Abort, KeyboardInterrupt):
-        code = INTERRUPTED
-    except (ValueError, OSError) as error:
-        code = _fail(FULL if files.is_disk_full(error) else _said(error))
-    except ArithmeticError:
-        code = _fail("a number is too large or too small to compute with; give a usual one")
-    if code == INTERRUPTED:
-        code = _fail(f"interrupted; {GO_ON}")
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
+            sys.stdout.reconfigure(errors="backslashreplace")
+        code = commands()(standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED_CODE:
+            code = _fail(INTERRUPTED)
+    except (Exception, KeyboardInterrupt) as error:
+        code = _failed(error)
     sys.exit(code or 0)
 
 
-def _said(error: Exception) -> str:
-    """Return our own error as it is, and the system's with its path and what to do."""
-    if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}; give another path, or mend this one"
+def _failed(error: BaseException) -> int:
+    """Say in one line what went wrong, and return the exit code."""
+    import typer
+
+    from simplexdp import files
+
+    # Typer carries its own copy of click in some releases; its exceptions' base is found from here.
+    mistake: Any = typer.BadParameter.__bases__[0].__bases__[0]
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, mistake):
+        return _help(error) or _fail(error.format_message())
+    if isinstance(error, typer.Abort | KeyboardInterrupt):
+        return _fail(INTERRUPTED)
+    if files.is_disk_full(error):
+        return _fail(FULL)
+    if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        return _fail(f"{error.filename}: {error.strerror}; give another path, or mend this one")
+    if isinstance(error, ValueError | OSError):
+        return _fail(str(error))
+    if isinstance(error, ArithmeticError):
+        return _fail(TOO_LARGE)
+    if isinstance(error, MemoryError):
+        return _fail(NO_MEMORY)
+    return _fail(
+        f"this is a fault of simplexdp ({type(error).__name__}); the whole error is in "
+        f"{_kept(error)}, which may hold private values: read it before you report it"
+    )
+
+
+def _kept(error: BaseException) -> str:
+    """Write the whole of an unforeseen error where its owner alone may read it."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="simplexdp-error-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError as full:
+        return f"no file ({full.strerror})"
+    return name
 
 
 def _help(error: Any) -> int:
@@ -76,5 +113,13 @@ def _help(error: Any) -> int:
 
 
 def _fail(message: str) -> int:
-    print("simplexdp: " + " ".join(message.split()), file=sys.stderr)
+    """Print one line on standard error; what cannot be printed any more is given up."""
+    from simplexdp.progress import warn
+
+    warn(" ".join(message.split()))
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # it would be tried again at the end, with a traceback
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 2

@@ -27,17 +27,18 @@ def audit(
     files: dict[str, Any],
     given: dict[str, Any],
     attack: Annotated[
-        str | None, typer.Option(help="canary, one-run, membership, reconstruct or all.")
+        str | None,
+        typer.Option(help="transcript, canary, one-run, membership, reconstruct or all."),
     ] = None,
     run: Annotated[
         Path | None,
         typer.Option(
-            help="Attack this finished run's method, network and budget on its data: one-run "
-            "trains its whole schedule, membership halves of it, canary a few steps."
+            help="Attack this finished run's method, network and budget on its data: transcript "
+            "and one-run train its whole schedule, membership halves of it, canary a few steps."
         ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Trainings, canaries or shadow models of the attack.")
+        int | None, typer.Option(help="Trainings, pairs of them, canaries or shadow models.")
     ] = None,
     confidence: Annotated[
         float | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,89 +10,71 @@ import typer
 
 from simplexdp import accounting
 from simplexdp import ledger as ledgers
-from simplexdp.cli.shell import (
-    AccountantName,
-    Alpha,
-    Delta,
-    Epsilon,
-    Json,
-    SampleRate,
-    Steps,
-    app,
-    emit,
-)
+from simplexdp.cli.options import Schedule, with_options
+from simplexdp.cli.shell import Json, Verbose, app, emit
 from simplexdp.files import check_picture
 from simplexdp.rounding import rounded_down, rounded_up
 
 
 @app.command()
+@with_options("run", Schedule)
 def calibrate(
-    epsilon: Epsilon,
-    sample_rate: SampleRate,
-    steps: Steps,
-    delta: Delta = 1e-5,
-    alpha: Alpha = 3.0,
-    accountant: AccountantName = "theorem1",
+    run: dict[str, Any],
+    epsilon: Annotated[float, typer.Option(help="Budget ε.")],
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Find the largest r within a budget."""
-    run: dict[str, Any] = {
-        "delta": delta,
-        "alpha": alpha,
-        "sample_rate": sample_rate,
-        "steps": steps,
-    }
-    found = accounting.calibrate(accountant, epsilon=epsilon, **run)
+    schedule = asdict(Schedule(**run))
+    found = accounting.calibrate(epsilon=epsilon, **schedule)
     # What is shown must meet the budget too.
-    _emit_cost(accountant, run, found.r, rounded_down(found.r, 6), found, as_json)
+    _emit_cost(schedule, found.r, rounded_down(found.r, 6), found, verbose, as_json)
 
 
 @app.command()
+@with_options("run", Schedule)
 def account(
+    run: dict[str, Any],
     r: Annotated[float, typer.Option(help="Scale r of the Dirichlet mechanism.")],
-    sample_rate: SampleRate,
-    steps: Steps,
-    delta: Delta = 1e-5,
-    alpha: Alpha = 3.0,
-    accountant: AccountantName = "theorem1",
     plot: Annotated[
         Path | None, typer.Option(help="Draw ε over r, α, q, T and the classes to this file.")
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compute what an r costs."""
-    run: dict[str, Any] = {
-        "delta": delta,
-        "alpha": alpha,
-        "sample_rate": sample_rate,
-        "steps": steps,
-    }
+    of = Schedule(**run)
     if plot is not None:
         from simplexdp.charts import curves, plot_accountants
 
         check_picture(plot)
-        note = f"r = {r:g}, α = {alpha:g}, q = {sample_rate:g},\nT = {steps:,}, δ = {delta:g}"
-        plot_accountants(plot, curves(r=r, **run), note)
-    _emit_cost(accountant, run, r, str(r), accounting.account(accountant, r=r, **run), as_json)
+        note = f"r = {r:g}, α = {of.alpha:g}, q = {of.sample_rate:g},\nT = {of.steps:,}, "
+        around = curves(
+            r=r, alpha=of.alpha, sample_rate=of.sample_rate, steps=of.steps, delta=of.delta
+        )
+        plot_accountants(plot, around, f"{note}δ = {of.delta:g}")
+    cost = accounting.account(r=r, **asdict(of))
+    _emit_cost(asdict(of), r, str(r), cost, verbose, as_json)
 
 
 def _emit_cost(
-    accountant: str,
-    run: dict[str, Any],
+    schedule: dict[str, Any],
     r: float,
     shown: str,
     cost: accounting.Cost | accounting.Calibration,
+    verbose: bool,
     as_json: bool,
 ) -> None:
-    known = accounting.ACCOUNTANTS[accountant]
-    named = {"accountant": accountant, "order": cost.order}
-    record = {"r": r, "epsilon": cost.epsilon, **run, **named}
+    known = accounting.ACCOUNTANTS[schedule["accountant"]]
+    record = {"r": r, "epsilon": cost.epsilon, **schedule, "order": cost.order}
+    delta = rounded_up(schedule["delta"], 6)
     text = (
-        f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {rounded_up(run['delta'], 6)} "
-        f"({known.title}; relation: {known.relation})\n"
-        "It bounds the draws, not the weights trained with them, and only if:\n"
-        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(run["alpha"]))
+        f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {delta} "
+        f"({known.title}; {known.relation}); it bounds the draws, NOT the weights"
     )
+    if verbose:
+        assumptions = known.assumptions_at(schedule["alpha"])
+        text += "\nIt holds only if:\n" + "\n".join(f"- {one}" for one in assumptions)
     emit(record, as_json, text)
 
 
@@ -106,7 +89,7 @@ def ledger(
     data: Annotated[
         str | None, typer.Option(help="One data set; all of them unless given.")
     ] = None,
-    delta: Delta = 1e-5,
+    delta: Annotated[float, typer.Option(help="The δ of totals and budget.")] = 1e-5,
     set_budget: Annotated[
         float | None, typer.Option(help="From now on refuse runs that take --data above this ε.")
     ] = None,

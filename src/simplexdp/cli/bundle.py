@@ -49,12 +49,28 @@ def release(
     sign_with: Annotated[
         Path | None, typer.Option(help="Sign with this key of ssh-keygen's.")
     ] = None,
+    with_metrics: Annotated[
+        bool,
+        typer.Option(
+            "--with-metrics", help="Tell the test accuracy, which no bound covers, in its card."
+        ),
+    ] = False,
+    licence: Annotated[
+        str, typer.Option(help="The licence that its card names, such as apache-2.0.")
+    ] = "unknown",
     as_json: Json = False,
 ) -> None:
     """Copy what may be handed out of a run, and nothing else, into a new folder."""
     from simplexdp import seal as seals
 
-    sealed = seals.release(run, to, although_not_covered=although_not_covered, sign_with=sign_with)
+    sealed = seals.release(
+        run,
+        to,
+        although_not_covered=although_not_covered,
+        sign_with=sign_with,
+        with_metrics=with_metrics,
+        licence=licence,
+    )
     _tell(sealed, as_json, None)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.cli.options import AllowUnverified, DataDir
+from simplexdp.cli.options import DataOptions, with_options
 from simplexdp.cli.shell import Json, app, emit
 
 data_app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
@@ -25,10 +25,10 @@ def list_(as_json: Json = False) -> None:
 
 
 @data_app.command()
+@with_options("where", DataOptions, "data_dir", "allow_unverified")
 def fetch(
     name: Name,
-    data_dir: DataDir = None,
-    allow_unverified: AllowUnverified = False,
+    where: dict[str, Any],
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -36,7 +36,7 @@ def fetch(
     from simplexdp import data
 
     wanted = data.names() if name == "all" else (name,)
-    records = [data.fetch(one, data_dir, allow_unverified, force) for one in wanted]
+    records = [data.fetch(one, force=force, **where) for one in wanted]
     emit({"data": records}, as_json, "\n".join(_line(record) for record in records))
 
 

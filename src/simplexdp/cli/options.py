@@ -1,135 +1,120 @@
-"""Options of commands, made from `Settings` and from what `data.load` takes."""
+"""Options of commands, made from the fields of `Settings` and of other dataclasses."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
+import types
 import typing
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
 from typing import Annotated, Any
 
 import typer
 
+from simplexdp.accounting import ACCOUNTANTS
 from simplexdp.cli.shell import names, number
-from simplexdp.settings import Settings
+from simplexdp.settings import Settings, setting
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder with the original files.")]
-AllowUnverified = Annotated[
-    bool, typer.Option("--allow-unverified", help="Take a file whose checksum is unknown.")
-]
-# What the shell gives as text.
-_READERS: dict[str, Callable[[str], Any]] = {
-    "augment": names,
-    "lr": lambda text: None if text == "auto" else number(text, "--lr"),
-}
+Command = Callable[..., None]
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def data_options(
-    *,
-    data_dir: DataDir = None,
-    allow_unverified: AllowUnverified = False,
-    label: Annotated[str | None, typer.Option(help="Label column of your table.")] = None,
-    test: Annotated[Path | None, typer.Option(help="Your test data.")] = None,
-    bounds: Annotated[
-        list[str] | None, typer.Option(help="Public bounds of a column, as column=low:high.")
-    ] = None,
-    categories: Annotated[
-        list[str] | None, typer.Option(help="Public categories of a column, as column=a|b.")
-    ] = None,
-    public_columns: Annotated[
-        str | None,
-        typer.Option(help="Columns whose bounds are read from the data; then NOT private."),
-    ] = None,
-    drop: Annotated[str | None, typer.Option(help="Columns to leave out.")] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(help="A JSON file with the label and the columns; see docs/data.md."),
-    ] = None,
-    image_size: Annotated[
-        str | None, typer.Option(help="Your images' size in pixels, as 32 or 28x28x1.")
-    ] = None,
-    test_fraction: Annotated[float | None, typer.Option(help="Share held out for tests.")] = None,
-) -> dict[str, Any]:
-    """Return what was given, as `data.load` and a run's configuration take it."""
-    given: dict[str, Any] = {
-        "data_dir": None if data_dir is None else str(data_dir),
-        "allow_unverified": allow_unverified or None,
-        "label": label,
-        "test": None if test is None else str(test),
-        "bounds": bounds,
-        "categories": categories,
-        "public_columns": None if public_columns is None else names(public_columns),
-        "drop": None if drop is None else names(drop),
-        "schema": None if schema is None else str(schema),
-        "image_size": image_size,
-        "test_fraction": test_fraction,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+@dataclass(frozen=True)
+class DataOptions:
+    """What `data.load` takes beside a name or a path."""
+
+    data_dir: str | None = setting(None, "Folder with the original files.")
+    allow_unverified: bool = setting(False, "Take a file whose checksum is unknown.")
+    label: str | None = setting(None, "Label column of your table.")
+    test: str | None = setting(None, "Your test data.")
+    bounds: list[str] | None = setting(None, "Public bounds of a column, as column=low:high.")
+    categories: list[str] | None = setting(None, "Public categories of a column, as column=a|b.")
+    public_columns: tuple[str, ...] = setting(
+        (), "Columns whose bounds are read from the data; then NOT private."
+    )
+    drop: tuple[str, ...] = setting((), "Columns to leave out.")
+    schema: str | None = setting(None, "A JSON file with label and columns; see docs/data.md.")
+    image_size: str | None = setting(None, "Your images' size in pixels, as 32 or 28x28x1.")
+    window: str | None = setting(None, "Gray values that become black and white, as -160:240.")
+    missing: list[str] | None = setting(
+        None, "What stands for missing values, as column=50 or column=indicator."
+    )
+    test_fraction: float | None = setting(None, "Share held out for tests.")
+    group: str | None = setting(None, "Column, or array of an .npz, of whose a record is.")
+    features_from: str | None = setting(None, "What made your vectors or encoder, as declared.")
 
 
-def with_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `data_options`, as its argument `files`."""
-    added = inspect.signature(data_options, eval_str=True).parameters
-    return _with(command, "files", added, lambda given: data_options(**given))
+@dataclass(frozen=True)
+class Schedule:
+    """What the cost of draws depends on beside r."""
+
+    sample_rate: float = field(metadata={"help": "Poisson sampling rate q."})
+    steps: int = field(metadata={"help": "Number of steps T."})
+    delta: float = setting(1e-5, "Budget δ; 1e-5 unless given.")
+    alpha: float = setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
+    accountant: str = setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")
 
 
-def with_settings(
-    *fields: str, **helps: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options for these fields of `Settings`, as its argument `given`.
+def with_options(
+    argument: str, of: type, *fields: str, **helps: str
+) -> Callable[[Command], Command]:
+    """Give a command options for fields of a dataclass, all that have a help text unless named.
 
-    Only what was given is in it. `helps` are texts that differ from those of `Settings`.
+    It gets those that were given together in one argument. `helps` are texts that differ from the
+    fields' own.
     """
+    hints = typing.get_type_hints(of)
+    known = {f.name: f for f in dataclasses.fields(of) if f.metadata}
+    kinds = {name: _kind(hints[name]) for name in fields or known}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = typing.get_type_hints(Settings)
-        described = {f.name: f.metadata.get("help") for f in dataclasses.fields(Settings)}
-        added = {
-            name: _parameter(name, hints[name], helps.get(name) or described[name] or "")
-            for name in fields
-        }
-        return _with(command, "given", added, _given)
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        added = [
+            _parameter(
+                n, kind, helps.get(n, known[n].metadata["help"]), known[n].default is MISSING
+            )
+            for n, kind in kinds.items()
+        ]
+
+        @functools.wraps(command)
+        def call(**given: Any) -> None:
+            asked = {name: given.pop(name, None) for name in kinds}
+            read = {n: _read(n, kinds[n], v) for n, v in asked.items() if v not in (None, [])}
+            command(**{argument: read}, **given)
+
+        shown = [*added, *(p for name, p in own.items() if name != argument)]
+        shown = [p.replace(kind=KEYWORD) for p in shown]
+        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in shown}
+        return call
 
     return decorate
 
 
-def _parameter(name: str, hint: Any, text: str) -> inspect.Parameter:
-    """Return the option of a field: of its type, or text that is read; None unless given."""
-    kind: Any = str if name in _READERS else next(k for k in (*typing.get_args(hint), hint) if k)
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, typer.Option(help=text)],
-    )
+def _kind(hint: Any) -> Any:
+    """Return the type of a field, without the None that stands for no value."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return kinds[0]
 
 
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that were given, read where they are text."""
-    return {
-        name: _READERS[name](value) if name in _READERS else value
-        for name, value in values.items()
-        if value is not None
-    }
+def _parameter(name: str, kind: Any, text: str, needed: bool) -> inspect.Parameter:
+    """Return the option of a field; None unless given, but for one without a default."""
+    flag = [f"--{name.replace('_', '-')}"] if kind is bool else []
+    kind = str if name == "lr" or typing.get_origin(kind) is tuple else kind
+    option = typer.Option(*flag, help=text)
+    if needed:
+        return inspect.Parameter(name, KEYWORD, annotation=Annotated[kind, option])
+    return inspect.Parameter(name, KEYWORD, default=None, annotation=Annotated[kind | None, option])
 
 
-def _with(
-    command: Callable[..., None],
-    argument: str,
-    added: Mapping[str, inspect.Parameter],
-    collect: Callable[[dict[str, Any]], dict[str, Any]],
-) -> Callable[..., None]:
-    """Return the command with more options, which it gets together in one argument."""
-    own = inspect.signature(command, eval_str=True).parameters
+def _read(name: str, kind: Any, value: Any) -> Any:
+    """Return what was given as the field takes it."""
+    if name == "lr":
+        return None if value == "auto" else number(value, "--lr")
+    return names(value) if typing.get_origin(kind) is tuple else value
 
-    @functools.wraps(command)
-    def call(**given: Any) -> None:
-        command(**{argument: collect({name: given.pop(name) for name in added})}, **given)
 
-    shown = [*added.values(), *(p for name, p in own.items() if name != argument)]
-    shown = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
-    call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in shown}
-    return call
+with_data = with_options("files", DataOptions)
+with_settings = functools.partial(with_options, "given", Settings)

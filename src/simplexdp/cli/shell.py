@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from simplexdp import __version__
-from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.progress import printable
 
 app = typer.Typer(
     help="Train classifiers on private inputs with public labels, and say what is protected.",
@@ -39,20 +39,16 @@ def options(
 
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
-Epsilon = Annotated[float, typer.Option(help="Budget ε.")]
-Delta = Annotated[float, typer.Option(help="Budget δ.")]
-Alpha = Annotated[float, typer.Option(help="Offset α of the Dirichlet mechanism.")]
-SampleRate = Annotated[float, typer.Option(help="Poisson sampling rate q.")]
-Steps = Annotated[int, typer.Option(help="Number of steps T.")]
-AccountantName = Annotated[
-    str, typer.Option("--accountant", help=f"One of: {', '.join(ACCOUNTANTS)}.")
+Verbose = Annotated[bool, typer.Option("--verbose", help="Say everything.")]
+LargeDelta = Annotated[
+    bool, typer.Option("--allow-large-delta", help="Take a δ of 1/records or more.")
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
 
 def emit(record: dict[str, Any], as_json: bool, text: str) -> None:
     """Print a result for a script, in ASCII, which any terminal takes, or for a person."""
-    print(json.dumps(record, allow_nan=False) if as_json else text)
+    print(json.dumps(record, allow_nan=False) if as_json else printable(text))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -82,3 +78,5 @@ def pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value, parse_float=_finite, parse_constant=str)
     except json.JSONDecodeError:
         return name, value
+    except (ValueError, RecursionError):  # JSON, but of too many digits or too deep
+        raise ValueError(f"the value of --option {name} is too long; give a usual one") from None

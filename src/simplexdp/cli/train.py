@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from simplexdp import plugins
+from simplexdp.cli import signals
 from simplexdp.cli.options import with_data, with_settings
-from simplexdp.cli.shell import Json, Quiet, app, emit, pair
+from simplexdp.cli.shell import Json, LargeDelta, Quiet, Verbose, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
-OFFERED = [f.name for f in dataclasses.fields(Settings) if f.metadata.get("help")]
 WHERE = ("device", "threads", "workers")  # may be others when a run goes on
 
 
 @app.command()
-@with_settings(*OFFERED)
+@with_settings()
 @with_data
 def train(
     files: dict[str, Any],
@@ -31,67 +32,122 @@ def train(
         list[str] | None,
         typer.Option(help="A setting of the method's own, name=value; see `simplexdp methods`."),
     ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Fixed features, as --option features=NAME; see `simplexdp methods`."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
     ] = None,
+    allow_large_delta: LargeDelta = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
     from simplexdp import distributed, methods
+    from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
+    if features is not None and options.setdefault("features", features) != features:
+        raise ValueError("--features and --option features differ; give one of them")
     if resume:
-        settings, ledger = _unfinished(given, bool(files or options or recipe), out, ledger)
+        settings, ledger = _unfinished(given, options, bool(files or recipe), out, ledger)
     else:
+        if recipe is None and "method" not in given:
+            given |= _asked_for(given.get("data"), as_json)
         given |= {"data_options": files, "options": options}
         made = Settings if recipe is None else plugins.load("simplexdp.recipes", "paper")
         settings = made(**given) if recipe is None else made(recipe, **given)
-    outcome, folder = methods.run(
-        settings,
-        out,
-        resume,
-        show_progress=not quiet,
-        ledger=Ledger(ledger or default_path()),
-    )
-    record = methods.summary(settings, outcome, folder)
-    text = (
-        f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} "
-        f"({outcome.model_name}, {settings.method}, {outcome.seconds:.1f} s)\n"
-        f"{outcome.statement.headline()}\n"
-        f"The whole statement: {folder.path / 'statement.md'}\n\n" + outcome.statement.to_markdown()
-    )
+    try:
+        outcome, folder = methods.run(
+            settings,
+            out,
+            resume,
+            show_progress=not quiet,
+            ledger=Ledger(ledger or default_path()),
+            stop=signals.asked,
+            allow_large_delta=allow_large_delta,
+        )
+    except OutOfTime as stopped:
+        raise ValueError(str(stopped)) from stopped
+    text = _told(settings, outcome, folder.path)
+    if verbose:
+        text += "\n\n" + outcome.statement.to_markdown()
     if distributed.is_first():
-        emit(record, as_json, text)
+        emit(methods.summary(settings, outcome, folder), as_json, text)
+
+
+def _asked_for(path: str | None, as_json: bool) -> dict[str, str]:
+    """Return the method for data of one's own: asked for in a terminal, else required."""
+    from simplexdp import data, methods
+
+    if path is None or path in data.names():
+        return {}
+    if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ValueError(
+            f"no method for data of your own; give --method {methods.TO_RELEASE} to release the "
+            f"model, or --method {methods.DEFAULT} for the paper's, whose ε does not cover it"
+        )
+    print(
+        f"{methods.TO_RELEASE}: its ε covers the model, which you may then release.\n"
+        f"{methods.DEFAULT}: the paper's, whose ε does NOT cover the model.",
+        file=sys.stderr,
+    )
+    return {"method": str(typer.prompt("Method", default=methods.TO_RELEASE, err=True))}
+
+
+def _told(settings: Settings, outcome: Any, run: Path) -> str:
+    """Return the five lines that a person is told."""
+    from simplexdp.evaluation import FEW, interval
+
+    low, high = interval(outcome.accuracy, outcome.tested)
+    few = ": too few to say much" if outcome.tested < FEW else ""
+    return (
+        f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} (95 % interval "
+        f"{100 * low:.1f} to {100 * high:.1f} %; {outcome.tested:,} test records{few})\n"
+        f"{outcome.statement.headline()}\n"
+        f"Trained {outcome.model_name} by {settings.method} in {outcome.seconds:.1f} s\n"
+        f"The run and its statement: {run / 'statement.md'}\n"
+        f"Next: simplexdp predict {run} NEW --out predictions.csv; simplexdp audit --run {run}"
+    )
 
 
 def _unfinished(
-    given: dict[str, Any], more: bool, out: Path | None, ledger: Path | None
+    given: dict[str, Any],
+    options: dict[str, Any],
+    more: bool,
+    out: Path | None,
+    ledger: Path | None,
 ) -> tuple[Settings, Path | None]:
     """Return the settings of the run to go on with, and the ledger that counts it.
 
-    A method of one's own is named again: nothing is imported because a folder names it.
+    Code of one's own is named again: nothing is imported because a folder names it.
     """
     from simplexdp.runs import RunFolder
 
     where = {name: given.pop(name) for name in WHERE if name in given}
-    named = given.pop("method", None)
+    named = {f"--{name}": given.pop(name) for name in ("method", "model") if name in given}
+    named |= {f"--option {name}": value for name, value in options.items()}
     if given or more:
         raise ValueError("--resume takes its settings from the run folder; give --out alone")
     if out is None:
         raise ValueError("--resume needs the run folder; give it with --out")
     unfinished = RunFolder.open(out)
-    settings = dataclasses.replace(unfinished.settings(), **where)
-    if named not in (None, settings.method):
-        raise ValueError(f"{out} was begun with the method {settings.method}; leave out --method")
-    if ":" in settings.method and named is None:
-        raise ValueError(
-            f"{out} names the method {settings.method}, which is code; if you trust it, give it "
-            "with --method too"
-        )
-    return settings, ledger or unfinished.ledger_path()
+    begun = unfinished.settings()
+    own = {"--method": begun.method, "--model": begun.model}
+    own |= {f"--option {name}": value for name, value in begun.options.items()}
+    for option, value in named.items():
+        if value != own.get(option):
+            raise ValueError(f"{out} was begun with {own.get(option)}; leave out {option}")
+    for option, name in begun.code().items():
+        if option not in named:
+            raise ValueError(
+                f"{out} names {name}, which is code; if you trust it, give it with {option} too"
+            )
+    return dataclasses.replace(begun, **where), ledger or unfinished.ledger_path()
 
 
 @app.command()

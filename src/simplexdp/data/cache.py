@@ -88,8 +88,8 @@ def entry(base: Path, key: str) -> Entry | None:
     if not folder.is_dir():
         return None
     try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+        manifest = files.read_json(folder / "manifest.json")
+    except (OSError, ValueError) as error:
         raise _damaged(folder, "its manifest cannot be read") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise _damaged(folder, "its manifest has another format")

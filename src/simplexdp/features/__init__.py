@@ -1,4 +1,4 @@
-"""What fixed features? Data-independent maps, computed once and cached."""
+"""Fixed feature maps with their provenance, computed once and cached."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import torch
 
 from simplexdp.features import cache
 from simplexdp.features.maps import NAMES, Array, FeatureMap, RowMap, build
+from simplexdp.features.provenance import NO_DATA, Provenance
 
-__all__ = ["NAMES", "FeatureMap", "RowMap", "build", "compute"]
+__all__ = ["NAMES", "NO_DATA", "FeatureMap", "Provenance", "RowMap", "build", "compute"]
 
 # Small blocks stay in the processor's cache: 32 images are faster than 256.
 BLOCK = 32
 
 
 def compute(inputs: Array, feature_map: FeatureMap, use_cache: bool = True) -> Array:
-    """The features of all records, float32 (N, d): from the cache where they are stored.
+    """Return the features of all records, float32 (N, d): from the cache where they are stored.
 
     A row need not be finite: whether one is depends on a private record, so nothing is refused for
     it. The methods count such a row as zero.

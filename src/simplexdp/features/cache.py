@@ -1,16 +1,15 @@
-"""Where do computed features live? One .npy file for each data set and feature map.
+"""The cache of computed features: one .npy file for each data set and feature map.
 
 The name is a digest of the inputs, of the feature map and of its version, so a file can never be
-taken for another data set's. A file is written beside its place and renamed when complete. The
-features are as private as the inputs: the folder is readable by its owner alone.
+taken for another data set's. A file is written beside its place, with a digest of its rows, and
+renamed when it is complete and on disk. The features are as private as the inputs: the folder is
+readable by its owner alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,55 +21,79 @@ from numpy.typing import NDArray
 from simplexdp import files
 
 Array = NDArray[Any]
-SECONDS_UNTIL_ABANDONED = 3600.0
+DIGEST_BYTES = 32  # of the rows, after them
+ROWS_AT_ONCE = 8192
 
 
 def folder() -> Path:
-    """The cache of features."""
+    """Return the folder of the cache."""
     return files.cache_folder("features")
 
 
 def fingerprint(inputs: Array, feature_map: str) -> str:
-    """A digest of the inputs, with their shape and type, and of what is computed from them."""
+    """Return a digest of the inputs, their shape and type, and what is computed from them."""
     digest = hashlib.sha256(f"{feature_map}|{inputs.shape}|{inputs.dtype}|".encode())
-    for first in range(0, len(inputs), 8192):
-        digest.update(np.ascontiguousarray(inputs[first : first + 8192]).data)
+    for first in range(0, len(inputs), ROWS_AT_ONCE):
+        digest.update(np.ascontiguousarray(inputs[first : first + ROWS_AT_ONCE]).data)
     return digest.hexdigest()[:32]
 
 
 def read(key: str, rows: int) -> Array | None:
-    """The stored features, mapped from disk, or None; a file of another length is not taken."""
+    """Return the stored features, mapped from disk; None unless they are as they were written.
+
+    Whoever reads them would have to read them from disk anyway: the checksum costs one pass.
+    """
     path = folder() / f"{key}.npy"
-    if not path.is_file():
-        return None
     try:
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError):
+        stored: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        whole = stored.nbytes + stored.offset + DIGEST_BYTES  # type: ignore[attr-defined]
+        if stored.ndim != 2 or len(stored) != rows or path.stat().st_size != whole:
+            return None
+        with path.open("rb") as file:
+            file.seek(-DIGEST_BYTES, os.SEEK_END)
+            return stored if file.read() == _digest(stored).digest() else None
+    except (ValueError, EOFError, FileNotFoundError):
         return None  # damaged, or empty after a loss of power: it is computed again and replaced
-    return stored if stored.ndim == 2 and len(stored) == rows else None
 
 
 def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
-    """Write blocks of rows as they come, and give the finished file back, mapped from disk."""
-    base = folder()
-    files.make_cache(base, mode=0o700)
-    for left in base.glob(".*.npy"):  # by a process that was killed; a living one writes on
-        with suppress(FileNotFoundError):  # another process has just finished it
-            if time.time() - left.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
-                left.unlink()
-    handle, name = tempfile.mkstemp(dir=base, prefix=f".{key}.", suffix=".npy")
-    os.close(handle)
+    """Write blocks of rows as they come, and give the finished file back, mapped from disk.
+
+    Room for all of them is taken before the first is computed. Nothing is written through a memory
+    map: on a full disk that is no error but the end of the process.
+    """
+    path = folder() / f"{key}.npy"
+    files.make_cache(path.parent, mode=0o700)
+    name = files.beside(path)
     try:
-        out = np.lib.format.open_memmap(name, mode="w+", dtype=np.float32, shape=(rows, columns))
-        first = 0
-        for block in blocks:
-            out[first : first + len(block)] = block
-            first += len(block)
-        out.flush()
-        del out
-        os.replace(name, base / f"{key}.npy")
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            header = np.lib.format.header_data_from_array_1_0(np.empty((0, columns), np.float32))
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (rows, columns)})
+            size = file.tell() + 4 * rows * columns + DIGEST_BYTES
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, size)
+            digest = hashlib.sha256()
+            for block in blocks:
+                content = np.ascontiguousarray(block, dtype=np.float32).data
+                digest.update(content)
+                file.write(content)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(handle)
+        files.put_in_place(name, path)
+    except BaseException as error:
+        with suppress(OSError):
+            name.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
-    finished: Array = np.load(base / f"{key}.npy", mmap_mode="r", allow_pickle=False)
+    finished: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return finished
+
+
+def _digest(rows: Array) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        digest.update(np.ascontiguousarray(rows[first : first + ROWS_AT_ONCE]).data)
+    return digest

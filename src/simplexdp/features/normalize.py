@@ -1,4 +1,4 @@
-"""How are one record's features brought to a bounded size? By looking at that record alone.
+"""Normalisation of one record's features to a bounded size, from that record alone.
 
 Formal guarantee
     Every function here maps each row by itself, so neighbouring data sets stay neighbouring and

@@ -6,8 +6,9 @@ Formal guarantee
     μ = √T/σ (Dong, Roth and Su, 2022, Corollary 3.3). Every iterate is covered, and so is any
     average of them.
     Relation: zero-out. One input is replaced by a null record that contributes nothing to any
-    sum; labels and the number of records are public. Replacing an input by another changes a sum
-    by up to 2·clip: for that relation μ is twice as large.
+    sum; labels and the number of records are public. With persons, all inputs of one person are.
+    Replacing an input by another changes a sum by up to 2·clip: for that relation μ is twice as
+    large.
     Assumptions: those of ``simplexdp.noise`` and ``simplexdp.linear.exact_sums``.
 """
 
@@ -24,7 +25,7 @@ from torch.nn import functional
 
 from simplexdp.linear import exact_sums
 from simplexdp.linear.exact_sums import ROW_UNIT, UNIT
-from simplexdp.noise import Bits, release
+from simplexdp.noise import Bits, OnRelease, release, unheard
 
 Floats = NDArray[np.float64]
 # A sum beyond this many standard deviations of noise would leave 64 bits.
@@ -78,6 +79,7 @@ def descend(
     noise_multiplier: float,
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
+    on_release: OnRelease = unheard,
 ) -> Floats:
     """Return the averaged weights (width, classes) after all steps; the bias is the log prior."""
     sigma = noise_scale(schedule.clip, noise_multiplier)
@@ -87,8 +89,8 @@ def descend(
     first_averaged = schedule.steps - max(1, round(schedule.averaged * schedule.steps))
     for step in range(schedule.steps):
         total = exact_sums.gradient_sum(rows, _residuals(weights, labels, log_prior), schedule.clip)
-        noisy = release(total, sigma, bits) * (UNIT / len(rows))
-        weights -= schedule.lr * noisy
+        noisy = on_release("steps", total, release(total, sigma, bits), sigma)
+        weights -= schedule.lr * (noisy * (UNIT / rows.units))
         if step >= first_averaged:
             average += weights
         on_step(step + 1)

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from simplexdp.linear.exact_sums import ROW_UNIT, Integers
-from simplexdp.noise import Bits, release
+from simplexdp.noise import Bits, OnRelease, release, unheard
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +54,7 @@ class Transform:
     position_axes: Floats
     kept: NDArray[np.int64]
     gain: Floats
+    largest: float | None = None  # eigenvalue of the transformed second moment, as released
 
     def apply(self, rows: torch.Tensor) -> torch.Tensor:
         """Transform a block of raw feature rows, in single precision."""
@@ -79,10 +80,14 @@ class Transform:
         return raw, -self.mean @ raw
 
 
-def release_mean(total: Integers, records: int, mu: float, bits: Bits) -> Floats:
+def release_mean(
+    total: Integers, records: int, mu: float, bits: Bits, on_release: OnRelease = unheard
+) -> Floats:
     """Return the mean of rows of norm ≤ RAW_ROW_BOUND from their sum; shrunk if noise dominates."""
     sigma = RAW_ROW_BOUND / mu
-    noisy = release(total, sigma / ROW_UNIT, bits) * (ROW_UNIT / records)
+    scaled = sigma / ROW_UNIT
+    released = on_release("mean", total, release(total, scaled, bits), scaled)
+    noisy = released * (ROW_UNIT / records)
     # Positive-part James–Stein with d in the place of d − 2: less squared error than the plain
     # mean has from four columns on; with one or two it can be more.
     excess = total.size * (sigma / records) ** 2
@@ -96,7 +101,13 @@ def moment_scale(mu: float, positions: int) -> float:
 
 
 def release_moments(
-    by_channel: Integers, by_position: Integers, records: int, mean: Floats, mu: float, bits: Bits
+    by_channel: Integers,
+    by_position: Integers,
+    records: int,
+    mean: Floats,
+    mu: float,
+    bits: Bits,
+    on_release: OnRelease = unheard,
 ) -> Moments:
     """Return both second moments, for ``mu`` in all, less the part of the released mean."""
     channels, positions = len(by_channel), len(by_position)
@@ -104,9 +115,11 @@ def release_moments(
     centre = mean.reshape(channels, positions)
     return Moments(
         mean=mean,
-        by_channel=_release_symmetric(by_channel, sigma, bits) - records * centre @ centre.T,
+        by_channel=(
+            _release_symmetric(by_channel, sigma, bits, on_release) - records * centre @ centre.T
+        ),
         by_position=(
-            _release_symmetric(by_position, sigma, bits) - records * centre.T @ centre
+            _release_symmetric(by_position, sigma, bits, on_release) - records * centre.T @ centre
             if positions > 1
             else np.ones((1, 1))
         ),
@@ -115,14 +128,16 @@ def release_moments(
     )
 
 
-def _release_symmetric(total: Integers, sigma: float, bits: Bits) -> Floats:
+def _release_symmetric(total: Integers, sigma: float, bits: Bits, on_release: OnRelease) -> Floats:
     size = len(total)
     scaled = sigma / ROW_UNIT**2
     above = np.triu_indices(size, 1)
     out = np.zeros((size, size))
-    out[above] = release(total[above], scaled / math.sqrt(2.0), bits)
+    off, less = total[above], scaled / math.sqrt(2.0)
+    out[above] = on_release("moments", off, release(off, less, bits), less)
     out += out.T
-    out[np.diag_indices(size)] = release(np.diag(total).copy(), scaled, bits)
+    on = np.diag(total).copy()
+    out[np.diag_indices(size)] = on_release("moments", on, release(on, scaled, bits), scaled)
     return np.asarray(out * ROW_UNIT**2)
 
 
@@ -140,7 +155,10 @@ def transform(moments: Moments, records: int, ridge: float, width: int) -> Trans
     energy = product[kept]
     gain = 1.0 / np.sqrt(energy + ridge)
     gain /= math.sqrt(float(energy @ gain**2) / records)
-    return Transform(moments.mean, channel_axes, position_axes, kept.astype(np.int64), gain)
+    largest = float((energy * gain**2).max()) / records
+    return Transform(
+        moments.mean, channel_axes, position_axes, kept.astype(np.int64), gain, largest
+    )
 
 
 def identity(mean: Floats, channels: int, positions: int) -> Transform:

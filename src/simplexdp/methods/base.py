@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from numpy.typing import NDArray
 from torch import nn
 
 from simplexdp import claims
 from simplexdp.claims import Coverage
+from simplexdp.noise import unheard
 from simplexdp.settings import DEFAULTS, Settings
 from simplexdp.statement import Statement
 
@@ -31,6 +33,8 @@ OF_A_NETWORK = frozenset(
 )
 OF_DRAWS = frozenset({"alpha", "accountant", "estimator"})
 OPTIONAL = tuple(f.name for f in dataclasses.fields(Settings) if f.name in OF_A_NETWORK | OF_DRAWS)
+
+OnRelease = Callable[[str, NDArray[Any], NDArray[Any], float], NDArray[Any]]
 
 
 def _nothing(*_: Any) -> None:
@@ -96,6 +100,11 @@ class Run:
         stop: Asked after every step; where it says True the training saves itself and ends
             with `training.OutOfTime`.
         on_step: Called with the number of a step before its batch is read.
+        on_release: Told of a release: its name, the exact sum, what came out, and the standard
+            deviation that the noise should have. The training goes on with what it returns,
+            which is what came out unless an audit replays another training.
+        without: Records that contribute nothing to any sum, while n and the labels stay: the null
+            record of an audit. Only methods with `Audited.removes` know it.
 
     Example:
         >>> from simplexdp.methods.base import Run
@@ -109,17 +118,19 @@ class Run:
     pay: Callable[[], None] = _nothing
     stop: Callable[[], bool] = _never
     on_step: Callable[[int], None] = _nothing
+    on_release: OnRelease = unheard
+    without: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training reached; accuracies are shares."""
+    """What a training reached; accuracies are shares, and so are the test classes' recalls."""
 
     model: nn.Module
     accuracy: float
     validation_accuracy: float | None
     seconds: float
-    worst_recall: float | None = None  # of the test set's classes
+    recalls: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,9 +146,11 @@ class Prepared:
         resolved: All settings that were left to rules.
         start: Trains.
         notes: What a statement says beside the claim.
+        releases: What `Run.on_release` is told of, by name, each with the μ of all releases of
+            that name in one training, where no step samples. Empty where nothing is told.
 
     Raises:
-        ValueError: If event and coverage contradict each other.
+        ValueError: If event and coverage contradict each other, or the releases the event.
 
     Example:
         >>> from simplexdp import Settings, data, methods
@@ -154,9 +167,11 @@ class Prepared:
     resolved: Mapping[str, Any]
     start: Callable[[Run], Trained]
     notes: tuple[str, ...] = ()
+    releases: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         claims.check(self.event, self.coverage.covers)
+        claims.check_releases(self.event, self.releases)
 
     def statement(self) -> Statement:
         """Return what may be claimed of the whole run."""
@@ -175,13 +190,15 @@ class Audited:
     Attributes:
         adds_noise: Whether its updates carry noise; without, whatever of an input is in a
             gradient stays in the weights.
-        removes: Whether a record that is out is removed; else its input is zeroed.
+        removes: Whether a record that is out is left out of every sum (`Run.without`); else its
+            input is zeroed.
         rate: The sampling rate of a small training that is repeated hundreds of times.
         steps: The steps of such a training.
         trials: How many such trainings a table makes.
         visible: Options under which an attack sees its input.
         pairs: The same for an attack with pairs of inputs.
         in_out: The same where a record is in or out.
+        heard: Options under which it makes all of its releases.
     """
 
     adds_noise: bool = True
@@ -192,6 +209,7 @@ class Audited:
     visible: Mapping[str, Any] = field(default_factory=dict)
     pairs: Mapping[str, Any] = field(default_factory=dict)
     in_out: Mapping[str, Any] = field(default_factory=dict)
+    heard: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Method(ABC):
@@ -210,7 +228,9 @@ class Method(ABC):
             checkpoints of another revision are not merged with its own.
         Options: Its own settings, a frozen dataclass.
         audited: What attacks need to know.
+        probabilities: Whether the softmax of its models may be read as probabilities.
         several_processes: Whether torchrun can train it.
+        persons: Whether its unit can be a person with several records.
 
     Example:
         >>> from simplexdp import methods
@@ -231,7 +251,9 @@ class Method(ABC):
     revision: ClassVar[int] = 1
     Options: ClassVar[type[Options]] = Options
     audited: ClassVar[Audited] = Audited()
+    probabilities: ClassVar[bool] = True
     several_processes: ClassVar[bool] = False
+    persons: ClassVar[bool] = False
 
     def takes(self, settings: Settings) -> frozenset[str]:
         """Return which of the `OPTIONAL` settings it uses."""

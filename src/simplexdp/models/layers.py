@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 NORMS = ("group", "batch", "none")
 
@@ -36,6 +36,19 @@ def conv_norm_relu(
     """Return a same-padded convolution, its normalisation, ReLU; a bias where no norm has one."""
     conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=norm == "none")
     return nn.Sequential(conv, norm_layer(norm, outputs, groups), nn.ReLU())
+
+
+class Residual(nn.Module):
+    """x plus what a body makes of it."""
+
+    def __init__(self, *body: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body) if len(body) > 1 else body[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x and what the body makes of it, added."""
+        y: Tensor = self.body(x)
+        return x + y
 
 
 def image_shape(model: str, input_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:

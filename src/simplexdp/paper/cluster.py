@@ -31,7 +31,7 @@ DIED = f"its worker died {RETRIES + 1} times, perhaps for want of memory; give t
 def train_one(
     settings: dict[str, Any], key: str, experiment: str, size: int | None, run_root: str
 ) -> dict[str, Any]:
-    """One run on a worker, from the start or from where a dead worker left it; its record."""
+    """Return the record of a run on a worker, begun or gone on with where a dead one left it."""
     work = Work(key, experiment, key, Settings.from_json(settings), size)
     return records.record_of_run(train(work, Path(run_root), loader()), experiment)
 
@@ -50,6 +50,7 @@ def sweep(
     """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
     ray = _ray()
     began_here = not ray.is_initialized()
+    seconds = dict(zip((w.key for w in todo), seconds_each, strict=True))
     with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         if began_here:
             _check_reached(address)
@@ -57,16 +58,13 @@ def sweep(
         try:
             if began_here and address is None and "RAY_ADDRESS" not in os.environ:
                 _check_cards(ray, gpus_each)
-            return _sweep(
-                ray,
-                todo,
-                results,
-                run_root.resolve(),
-                dict(zip((w.key for w in todo), seconds_each, strict=True)),
-                deadline,
-                show_progress,
-                {"num_cpus": 1, "num_gpus": gpus_each},
-            )
+            task = ray.remote(max_retries=RETRIES, num_cpus=1, num_gpus=gpus_each)(train_one)
+            folder = str(run_root.resolve())
+            waiting = {
+                task.remote(w.settings.to_json(), w.key, w.experiment, w.records, folder): w
+                for w in todo
+            }
+            return _gather(ray, waiting, results, seconds, deadline, show_progress)
         finally:
             if began_here:
                 ray.shutdown()
@@ -92,26 +90,20 @@ def _check_cards(ray: Any, wanted: float) -> None:
         )
 
 
-def _sweep(
+def _gather(
     ray: Any,
-    todo: Sequence[Work],
+    waiting: dict[Any, Work],
     results: Path,
-    run_root: Path,
     seconds: dict[str, float],
     deadline: float | None,
     show_progress: bool,
-    needs: dict[str, float],
 ) -> Swept:
-    swept = Swept()
-    task = ray.remote(max_retries=RETRIES, **needs)(train_one)
-    waiting = {
-        task.remote(w.settings.to_json(), w.key, w.experiment, w.records, str(run_root)): w
-        for w in todo
-    }
+    """File the records of tasks as they get ready, up to a time of the monotonic clock."""
+    swept, total = Swept(), len(waiting)
     full = False
     with bar(sum(seconds.values()), show_progress) as advance:
         while waiting and (deadline is None or time.monotonic() < deadline):
-            advance(0.0, f"{len(todo) - len(waiting)}/{len(todo)} runs")
+            advance(0.0, f"{total - len(waiting)}/{total} runs")
             ready, _ = ray.wait(list(waiting), timeout=SECONDS_BETWEEN_LOOKS)
             for done in ready:
                 work = waiting.pop(done)

@@ -150,6 +150,7 @@ class Baton:
                 raise self._failure
 
     def hand_on(self) -> None:
+        """Let the next one run."""
         with self._changed:
             self._order.popleft()
             self._changed.notify_all()

@@ -30,12 +30,12 @@ def by_title() -> dict[str, str]:
 
 
 def epsilon_label(epsilon: float) -> str:
-    """The head of a column of an accuracy table."""
+    """Return the head of a column of an accuracy table."""
     return "ε = ∞" if epsilon == float("inf") else f"ε = {epsilon:g}"
 
 
 def row_label(settings: Settings, usual: Settings) -> str:
-    """A method with what sets it apart from the recipe that is usual for it."""
+    """Return a method with what sets it apart from the recipe that is usual for it."""
     names = {"dirichlet": "Dirichlet", "plain": "Dirichlet", "dpsgd": "DP-SGD"}
     parts = [names.get(settings.method, settings.method), settings.model or "default model"]
     parts.append("lr auto" if settings.lr is None else f"lr {settings.lr:g}")
@@ -43,7 +43,7 @@ def row_label(settings: Settings, usual: Settings) -> str:
 
 
 def apart(settings: Settings, usual: Settings) -> list[str]:
-    """What sets a run apart from others of its method, network and learning rate."""
+    """Return what sets a run apart from others of its method, network and learning rate."""
     parts = []
     if settings.optimizer != usual.optimizer:
         parts.append(settings.optimizer)
@@ -66,7 +66,7 @@ def apart(settings: Settings, usual: Settings) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """A setting's value in a label."""
+    """Return a setting's value in a label."""
     if isinstance(value, Mapping):
         return " ".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
     if isinstance(value, tuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -54,37 +54,38 @@ class Recipe:
 
     @property
     def sample_rate(self) -> float:
+        """Return the probability with which a record enters a batch."""
         return self.batch_size / self.records
 
 
 @cache
 def published() -> dict[str, Any]:
-    """All of published.json: every number the paper reports, with its source."""
+    """Return all of published.json: every number the paper reports, with its source."""
     text = resources.files(__package__).joinpath("published.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return content
 
 
 def names() -> tuple[str, ...]:
-    """The names `recipe` knows, the paper's own first."""
+    """Return the names that `recipe` knows, the paper's own first."""
     return tuple(published()["recipes"])
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of this name."""
+    """Return the recipe of this name."""
     known = published()["recipes"]
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         meant = f" (closest: {close[0]})" if close else ""
         raise ValueError(f"no recipe {name!r}{meant}: use one of {', '.join(known)}")
-    fields = dict(known[name])
+    values = dict(known[name])
     for key in ("augment", "epsilons", "unchecked"):
-        fields[key] = tuple(fields[key])
-    return Recipe(name=name, **fields)
+        values[key] = tuple(values[key])
+    return Recipe(name=name, **values)
 
 
 def settings(name: str, **given: Any) -> Settings:
-    """The run of a recipe, with what is `given` put over it; `lr=None` asks for the rule's rate.
+    """Return a recipe's run, with what is `given` over it; `lr=None` asks for the rule's rate.
 
     Without an epsilon the run takes the recipe's only one, or 1. Given options are merged with
     the recipe's, and given epochs replace its steps.
@@ -94,18 +95,10 @@ def settings(name: str, **given: Any) -> Settings:
     if name in fast.RECIPES:
         return fast.settings(name, **given)
     base = recipe(name)
-    values: dict[str, Any] = {
-        "data": base.data,
-        "method": base.method,
-        "model": base.model,
-        "norm": base.norm,
-        "epsilon": base.epsilons[0] if len(base.epsilons) == 1 else 1.0,
-        "delta": base.delta,
-        "batch_size": base.batch_size,
-        "optimizer": base.optimizer,
-        "lr": base.lr,
-        "augment": base.augment,
-    }
+    shared = {f.name for f in fields(Settings)} & {f.name for f in fields(Recipe)}
+    by_rule = {"alpha", "steps", "epochs", "options"}
+    values: dict[str, Any] = {name: getattr(base, name) for name in shared - by_rule}
+    values["epsilon"] = base.epsilons[0] if len(base.epsilons) == 1 else 1.0
     if base.alpha is not None:
         values["alpha"] = base.alpha
     if "epochs" not in given:
@@ -117,7 +110,7 @@ def settings(name: str, **given: Any) -> Settings:
 def published_accuracy(
     data: str, method: str, model: str, epsilon: float | None
 ) -> tuple[float, float | None] | None:
-    """(mean, standard deviation) on the test set in percent, as the paper prints it, or None.
+    """Return mean and deviation on the test set in percent, as the paper prints them, or None.
 
     `epsilon=None` is training without privacy. The paper's Adam runs are not looked up here.
     """

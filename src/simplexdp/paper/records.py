@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,11 +163,6 @@ def load(results: Path, experiment: str = "*") -> Loaded:
 
 def _result(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in OF_THE_OCCASION}
-
-
-def keys(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the names of the runs that are done."""
-    return {str(record["key"]) for record in records}
 
 
 def _problem(record: Any, path: Path) -> str | None:

@@ -28,7 +28,7 @@ SVHN_PART_STEPS = 2_930
 
 
 def svhn_part() -> Experiment:
-    """SVHN's recipe on the part of its test set that can be had where the training set cannot."""
+    """Return SVHN's recipe on a part of its test set, for where the training set is not had."""
     rate = recipes.recipe("svhn").sample_rate
     given = {"batch_size": round(rate * SVHN_PART_RECORDS), "steps": SVHN_PART_STEPS, "lr": None}
     cells = [table_cell("svhn", epsilon, **given) for epsilon in (4.0, 1.0, None)]
@@ -48,30 +48,31 @@ def svhn_part() -> Experiment:
 
 
 def _study(on: str | None, **given: Any) -> Settings:
-    """A point of a study: with the paper's own recipe `on`, or on what stands in its place."""
+    """Return a point of a study: with the paper's own recipe `on`, or on what stands in for it."""
     if on is not None:
         return recipes.settings(on, **given)
-    usual: dict[str, Any] = {
-        "data": STUDY_DATA,
-        "model": STUDY_MODEL,
-        "norm": "none",
-        "batch_size": 250,
-        "steps": STUDY_STEPS,
-    }
-    return Settings(**{**usual, **given})
+    usual: dict[str, Any] = {"data": STUDY_DATA, "model": STUDY_MODEL, "norm": "none"}
+    return Settings(**{**usual, "batch_size": 250, "steps": STUDY_STEPS, **given})
+
+
+def _experiment(
+    study: str, on: str | None, title: str, cells: Sequence[Cell], lr: str = ""
+) -> Experiment:
+    """Return a study on the paper's own recipe `on`, or on what stands in for it."""
+    stand_in = on is None
+    name = study if stand_in else f"{on}-{study}"
+    head = "the paper, CIFAR10" if stand_in else "the paper"
+    notes = IN_PLACE if stand_in else ()
+    return Experiment(name, title, tuple(cells), notes, study=True, head=head + lr)
 
 
 def _coarse_first(points: Sequence[Cell]) -> list[list[Cell]]:
-    """Every fourth point first, then those between: a sweep that is cut off covers the range."""
+    """Return every fourth point first, so that a sweep that is cut off covers the range."""
     return [[p for i, p in enumerate(points) if i % 4 == k] for k in (0, 2, 1, 3)]
 
 
-def _name(study: str, on: str | None) -> str:
-    return study if on is None else f"{on}-{study}"
-
-
 def learning_rate(on: str | None = None) -> Experiment:
-    """Nine curves; a point that the recipe's accuracy table has too stays there."""
+    """Return nine curves; a point that the recipe's accuracy table has too stays there."""
     figure = recipes.published()["learning_rate_figure"]
     in_table = None if on is None else (recipes.recipe(on).alpha, recipes.recipe(on).lr)
     rounds: list[list[Cell]] = [[], [], [], []]
@@ -89,20 +90,14 @@ def learning_rate(on: str | None = None) -> Experiment:
         ]
         for cells, part in zip(rounds, _coarse_first(points), strict=True):
             cells += part
-    return Experiment(
-        _name("learning-rate", on),
-        "Accuracy over learning rate and over effective learning rate, nine α, ε = 1",
-        tuple(cell for cells in rounds for cell in cells),
-        IN_PLACE if on is None else (),
-        study=True,
-        head="the paper, CIFAR10" if on is None else "the paper",
-    )
+    title = "Accuracy over learning rate and over effective learning rate, nine α, ε = 1"
+    return _experiment("learning-rate", on, title, [cell for cells in rounds for cell in cells])
 
 
 def sampling_rate(on: str | None = None) -> Experiment:
+    """Return accuracy by sampling rate, at the rule's learning rate and at the paper's."""
     study = recipes.published()["sampling_rate_study"]
     records = recipes.recipe(on or STUDY_DATA).records
-    notes = IN_PLACE if on is None else ()
     cells = [
         Cell(
             settings=_study(
@@ -118,18 +113,12 @@ def sampling_rate(on: str | None = None) -> Experiment:
         for lr in (None, recipes.recipe(study["recipe"]).lr)
         for point in study["points"]
     ]
-    return Experiment(
-        _name("sampling-rate", on),
-        "Accuracy by sampling rate, ε = 4",
-        tuple(cells),
-        notes,
-        study=True,
-        head="the paper, CIFAR10, lr 0.1" if on is None else "the paper, lr 0.1",
-    )
+    title = "Accuracy by sampling rate, ε = 4"
+    return _experiment("sampling-rate", on, title, cells, ", lr 0.1")
 
 
 def adam(on: str | None = None) -> Experiment:
-    """Adam's row, and in the stand-in SGD's, which the paper's own data has in its own table."""
+    """Return Adam's row, and in the stand-in SGD's, which the paper's data has in its own table."""
     base = recipes.recipe("cifar10-adam")
     published = {
         (row["recipe"], row["epsilon"]): (row["mean"], row["std"])
@@ -140,30 +129,14 @@ def adam(on: str | None = None) -> Experiment:
     rows = [("Adam, lr 0.001", "cifar10-adam", "adam", base.lr)]
     if on is None:
         rows.append(("SGD, lr auto", "cifar10", "sgd", None))
-    cells = [
-        Cell(
-            settings=identity.canonical(
-                _study(
-                    on,
-                    method="dirichlet" if epsilon is not None else "plain",
-                    epsilon=float("inf") if epsilon is None else epsilon,
-                    optimizer=optimizer,
-                    lr=lr,
-                )
-            ),
-            row=row,
-            column=epsilon_label(float("inf") if epsilon is None else epsilon),
-            published=published.get((recipe, epsilon)),
-        )
-        for row, recipe, optimizer, lr in rows
-        for epsilon in (*base.epsilons, None)
-    ]
-    both = "the paper, CIFAR10 (Adam at 0.001, SGD at 0.1)"
-    return Experiment(
-        _name("adam", on),
-        "Adam beside SGD by budget" if on is None else "Adam by budget",
-        tuple(cells),
-        IN_PLACE if on is None else (),
-        study=True,
-        head=both if on is None else "the paper",
-    )
+    cells = []
+    for row, recipe, optimizer, lr in rows:
+        for epsilon in (*base.epsilons, None):
+            budget = float("inf") if epsilon is None else epsilon
+            method = "plain" if epsilon is None else "dirichlet"
+            asked = _study(on, method=method, epsilon=budget, optimizer=optimizer, lr=lr)
+            paper = published.get((recipe, epsilon))
+            cells.append(Cell(identity.canonical(asked), row, epsilon_label(budget), paper))
+    title = "Adam beside SGD by budget" if on is None else "Adam by budget"
+    rates = " (Adam at 0.001, SGD at 0.1)" if on is None else ""
+    return _experiment("adam", on, title, cells, rates)

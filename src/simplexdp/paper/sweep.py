@@ -53,9 +53,6 @@ class Swept:
     left: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 class DiskFull(OSError):
     """No run can go on; everything that was saved stays. `swept` is what was done before."""
@@ -76,7 +73,7 @@ def work_of(
     only: str | None = None,
     over: dict[str, Any] | None = None,
 ) -> list[Work]:
-    """The runs of an experiment, one seed of every cell before the next seed of any.
+    """Return the runs of an experiment, one seed of every cell before the next seed of any.
 
     `only` keeps the row of this label or, where none has it, the rows whose label contains it;
     `over` is put over every cell's settings.
@@ -101,7 +98,7 @@ def work_of(
             settings = dataclasses.replace(cell.settings, seed=seed, **(over or {}))
             label = f"{cell.row}, {cell.column}, seed {seed}"
             key = identity.key(settings)
-            work = Work(key, experiment.name, label, settings, experiment.records)
+            work = Work(key, experiment.name, label, settings, cell.records or experiment.records)
             found.setdefault(key, work)
     return list(found.values())
 
@@ -144,6 +141,7 @@ def sweep(
     seconds_each: Sequence[float],
     deadline: float | None = None,
     show_progress: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Swept:
     """Make every run of the list in this process, in order, up to a time of the monotonic clock."""
     swept = Swept()
@@ -153,7 +151,7 @@ def sweep(
             to_go = estimate.total(seconds_each[number:])
             advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
             try:
-                with time_limit(deadline) as is_over:
+                with time_limit(deadline, stop) as is_over:
                     folder = train(work, run_root, load, is_over)
                 records.write(records.record_of_run(folder, work.experiment), results)
                 swept.finished.append(work.label)
@@ -179,14 +177,16 @@ def locked(run_root: Path, key: str) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(deadline: float | None) -> Iterator[Callable[[], bool]]:
-    """Yield what says that the deadline is over; interrupt what goes on long after it.
+def time_limit(
+    deadline: float | None, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Callable[[], bool]]:
+    """Yield what says that it is time to stop; interrupt what goes on long after the deadline.
 
     Outside the main thread nothing can be interrupted.
     """
 
     def is_over() -> bool:
-        return deadline is not None and time.monotonic() > deadline
+        return stop() or (deadline is not None and time.monotonic() > deadline)
 
     if is_over():
         raise OutOfTime
@@ -223,7 +223,7 @@ def loader() -> Callable[[Settings], data.Dataset]:
 def paces(
     todo: Sequence[Work], run_root: Path, deadline: float | None = None
 ) -> tuple[list[float], dict[str, str]]:
-    """Estimated seconds that every run still needs, and what could not be timed and why.
+    """Return the seconds that every run still needs, and what could not be timed and why.
 
     What was timed is kept beside the runs, so that a sweep in short sittings times it once.
     """
@@ -257,7 +257,7 @@ def paces(
 
 
 def _kept_paces(path: Path) -> dict[str, estimate.Pace]:
-    """What was timed before; nothing where the file does not tell."""
+    """Return what was timed before; nothing where the file does not tell."""
     try:
         return {kind: estimate.Pace(**pace) for kind, pace in files.read_json(path).items()}
     except (OSError, ValueError, TypeError, AttributeError):
@@ -265,14 +265,14 @@ def _kept_paces(path: Path) -> dict[str, estimate.Pace]:
 
 
 def steps_done(path: Path) -> int:
-    """The last step at which an unfinished run was evaluated."""
+    """Return the last step at which an unfinished run was evaluated."""
     lines = RunFolder(path).metrics()
     return int(lines[-1]["step"]) if lines else 0
 
 
 @contextmanager
 def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
-    """A bar over the estimated seconds of the grid."""
+    """Show a bar over the estimated seconds of the grid."""
     with progress.bars(show, left=progress.LeftByEstimate()) as shown:
         task = shown.add_task("sweep", total=max(total, 1e-9), moved=0.0)
 
@@ -286,5 +286,5 @@ def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error as one line of text."""
+    """Return an error as one line of text."""
     return " ".join(f"{error}".split()) or type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,12 @@ class Column:
     digits: int = 4
 
 
+def columns(**heads: str | tuple[str, int]) -> tuple[Column, ...]:
+    """Return columns by their keys, each with its head or with head and digits."""
+    both = {key: (head,) if isinstance(head, str) else head for key, head in heads.items()}
+    return tuple(Column(key, *head) for key, head in both.items())
+
+
 @dataclass(frozen=True)
 class Table:
     """A table with a title and notes; rows hold values, not text."""
@@ -63,29 +70,29 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready data."""
+        """Return the table as JSON-ready data."""
         return {
             "name": self.name,
             "title": self.title,
-            "columns": [{"key": c.key, "head": c.head, "digits": c.digits} for c in self.columns],
+            "columns": [dataclasses.asdict(column) for column in self.columns],
             "rows": [dict(row) for row in self.rows],
             "notes": list(self.notes),
         }
 
     def cells(self) -> list[list[str]]:
-        """The rows as they are shown."""
+        """Return the rows as they are shown."""
         return [[shown(row.get(c.key), c.digits) for c in self.columns] for row in self.rows]
 
 
 def shown(value: Value, digits: int) -> str:
-    """A value as text; what is missing is a dash."""
+    """Return a value as text; what is missing is a dash."""
     if value is None:
         return "–"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def to_markdown(table: Table) -> str:
-    """The table and its notes in Markdown."""
+    """Return the table and its notes in Markdown."""
     heads = [c.head for c in table.columns]
     lines = [heads, ["---"] * len(heads), *table.cells()]
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -94,7 +101,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """The table in LaTeX, for the booktabs package and, where it is long, for longtable."""
+    """Return the table in LaTeX, for the packages booktabs and, where it is long, longtable."""
     heads = " & ".join(_latex(c.head) for c in table.columns)
     rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in table.cells()]
     columns = f"l{'c' * (len(table.columns) - 1)}"

@@ -72,8 +72,9 @@ def write(
         "seconds": seconds,
         "fingerprint": fingerprint,
     }
-    metadata = {"run": json.dumps({**header, "groups": state["param_groups"], "scalars": scalars})}
+    text = json.dumps({**header, "groups": state["param_groups"], "scalars": scalars})
     owned = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    metadata = {"run": text, "digest": _digest(text, owned)}
     write_atomically(path, save(owned, metadata), mode=0o600)
 
 
@@ -81,10 +82,15 @@ def read(path: Path, key: str) -> Checkpoint:
     """Read a checkpoint of the run named by `key`; refuse anything else."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["run"])
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = metadata["run"]
+        written = metadata.get("digest")
+        if written is not None and written != _digest(text, tensors):
+            raise ValueError("its digest is another one")
+        header = json.loads(text)
         found = header["key"]
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged; delete the run folder and train again in a new one"
         ) from error
@@ -93,7 +99,7 @@ def read(path: Path, key: str) -> Checkpoint:
             f"{path} belongs to a run with other settings or of another version; "
             "resume with the settings in its run.json"
         )
-    if "fingerprint" not in header:
+    if written is None:
         raise ValueError(f"{path} was written by an earlier build; finish the run with that build")
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "extra": {}}
     state: dict[int, dict[str, Any]] = {}
@@ -114,6 +120,15 @@ def read(path: Path, key: str) -> Checkpoint:
         optimizer={"state": state, "param_groups": header["groups"]},
         extra=parts["extra"],
     )
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a digest of all that a checkpoint holds: an edited one is told before it is used."""
+    digest = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def fingerprint_of(seed: int, *arrays: npt.NDArray[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -26,6 +27,8 @@ CHECKPOINT = "checkpoint.safetensors"
 EARLIER_MACHINES = "earlier_machines"  # of a run that was begun elsewhere or otherwise
 CHECKSUMS = "data_checksums"  # of files that are not known ones
 LOCK = ".lock"  # there while a process trains in the folder
+MADE_MEANWHILE = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # by another process
+WAY_OUT = "restore it, or train in another folder"
 
 
 class RunFolder:
@@ -41,16 +44,19 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, settings: Settings, revision: int = 1) -> RunFolder:
-        """Make a new folder; one that exists is refused, so that no run is overwritten."""
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError as error:
-            raise ValueError(
-                f"{path} exists; choose another folder with --out, or go on with it by --resume"
-            ) from error
+        """Make a new folder; one that exists is refused, so that no run is overwritten.
+
+        It gets its name when its configuration is in it: a kill leaves no folder without one.
+        """
+        taken = f"{path} exists; choose another folder with --out, or go on with it by --resume"
+        if path.exists() or path.is_symlink():
+            raise ValueError(taken)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = files.beside(path)
+        made.mkdir()
         try:
             files.write_json(
-                path / CONFIGURATION,
+                made / CONFIGURATION,
                 {
                     "id": secrets.token_hex(8),
                     "settings": settings.to_json(),
@@ -60,8 +66,13 @@ class RunFolder:
                     "processes": distributed.world(),
                 },
             )
-        except BaseException:
-            shutil.rmtree(path)
+            os.rename(made, path)
+            made = path
+            files.flush_folder(path.parent)
+        except BaseException as error:
+            shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in MADE_MEANWHILE:
+                raise ValueError(taken) from error
             raise
         return cls(path)
 
@@ -69,7 +80,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder."""
         if not (path / CONFIGURATION).is_file():
-            raise ValueError(f"{path} is not a run folder: it has no {CONFIGURATION}")
+            raise ValueError(
+                f"{path} is not a run folder: it has no {CONFIGURATION}; name one that train made"
+            )
         return cls(path)
 
     @contextmanager
@@ -80,6 +93,7 @@ class RunFolder:
             return
         busy = f"another process trains in {self.path}; wait for it, or choose another folder"
         with files.locked(self.path / LOCK, busy):
+            files.remove_abandoned(self.path)  # by a killed one, since nobody else writes here
             yield
 
     def begin_anew(self) -> None:
@@ -93,7 +107,7 @@ class RunFolder:
         """Note the machine and threads that go on with the run, where they are others."""
         record = self.configuration()
         if record.get("machine") != (here := machine()):
-            earlier = [*record.get(EARLIER_MACHINES, ()), record.get("machine")]
+            earlier = [*(record.get(EARLIER_MACHINES) or ()), record.get("machine")]
             record |= {"machine": here, EARLIER_MACHINES: earlier}
             files.write_json(self.path / CONFIGURATION, record)
 
@@ -104,12 +118,17 @@ class RunFolder:
 
     def configuration(self) -> dict[str, Any]:
         """Return run.json: settings, and what is known of the run."""
-        record: dict[str, Any] = files.read_json(self.path / CONFIGURATION)
+        record: dict[str, Any] = files.read_json(self.path / CONFIGURATION, WAY_OUT)
+        if not isinstance(record, dict):
+            raise ValueError(f"{self.path / CONFIGURATION} is damaged; {WAY_OUT}")
         return record
 
     def processes(self) -> int:
         """Return how many processes train it; earlier builds did not write it, and had one."""
-        return int(self.configuration().get("processes", 1))
+        found = self.configuration().get("processes", 1)
+        if not isinstance(found, int):
+            raise ValueError(f"{self.path / CONFIGURATION} is damaged; {WAY_OUT}")
+        return found
 
     def ledger_path(self) -> Path | None:
         """Return the ledger that counts the run, if one does."""
@@ -118,10 +137,13 @@ class RunFolder:
 
     def settings(self) -> Settings:
         """Return the settings that the run was begun with."""
-        record = self.configuration()
-        if not isinstance(record.get("settings"), dict):
-            raise ValueError(f"{self.path / CONFIGURATION} has no settings; it is damaged")
-        return Settings.from_json(record["settings"])
+        found = self.configuration().get("settings")
+        if not isinstance(found, dict):
+            raise ValueError(f"{self.path / CONFIGURATION} has no settings; {WAY_OUT}")
+        try:
+            return Settings.from_json(found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / CONFIGURATION}: {error}") from error
 
     def check_begun_as(self, settings: Settings, revision: int) -> None:
         """Refuse to go on with other settings, or with a method that would train something else."""
@@ -148,6 +170,7 @@ class RunFolder:
         """Remove the checkpoint, and what a kill left of one: they hold the secret seed."""
         for path in (self.checkpoint, *self.path.glob(f".{CHECKPOINT}.*")):
             path.unlink(missing_ok=True)
+        files.flush_folder(self.path)
 
     def finished(self) -> bool:
         """Return whether statement and weights are there."""
@@ -178,9 +201,16 @@ class RunFolder:
         kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
         files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
-    def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
+    def save_model(
+        self,
+        model: nn.Module,
+        description: Mapping[str, Any],
+        preprocessing: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the weights, and what it takes to build the model and give it inputs."""
         files.write_json(self.path / DESCRIPTION, description)
+        if preprocessing is not None:
+            files.write_json(self.path / seal.PREPROCESSING, preprocessing)
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
 

@@ -83,7 +83,14 @@ class Centroids(Method):
         )
         start = partial(_start, model, dataset, sigma, seed)
         return Prepared(
-            events.gaussian(sigma), coverage, model, "centroids", 1, {"radius": radius}, start
+            events.gaussian(sigma),
+            coverage,
+            model,
+            "centroids",
+            1,
+            {"radius": radius},
+            start,
+            releases={"sums": 1.0 / sigma},
         )
 
     def rebuild(self, description: Any) -> nn.Module:
@@ -99,7 +106,9 @@ def _start(model: Model, dataset: data.Dataset, sigma: float, seed: int, run: Ru
     rows = clipped(inputs.flatten(1).double(), model.radius)
     one_hot = nn.functional.one_hot(torch.from_numpy(dataset.train.labels), dataset.classes)
     sums = (one_hot.double().T @ rows).numpy()
-    sums += model.radius * sigma * sampling.stream(seed, "centroids", 0).normal(size=sums.shape)
+    draw = sampling.stream(seed, "centroids", 0).normal(size=sums.shape)
+    noisy = sums + model.radius * sigma * draw
+    sums = run.on_release("sums", sums, noisy, model.radius * sigma)
     means = torch.from_numpy(sums / np.bincount(dataset.train.labels)[:, None])
     with torch.no_grad():
         model.linear.weight.copy_(means)

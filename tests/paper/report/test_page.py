@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from simplexdp.paper import grid, records, report
+from simplexdp.paper import grid, records
 from simplexdp.paper.report import gather, page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -27,7 +27,7 @@ FLAGS = (
 
 @pytest.fixture
 def written(results, tmp_path):
-    report.write(results, tmp_path / "out/report.html")
+    page.write(results, tmp_path / "out/report.html")
     return tmp_path / "out/report.html"
 
 
@@ -94,7 +94,7 @@ def test_a_record_with_markup_does_not_blank_the_page(results, make_record, writ
     settings = dataclasses.replace(grid.experiment("digits").cells[0].settings, alpha=5.0)
     record = make_record(settings, "digits", 0.9, model="<!--<script>")
     records.write(record, results)
-    report.write(results, written)
+    page.write(results, written)
     html = dom("data=digits")
     assert 'data-ready="yes"' in html
     assert 'data-problems=""' in html
@@ -249,10 +249,10 @@ def test_the_buttons_work(dom):
 
 def test_an_empty_results_folder_still_gives_a_page(tmp_path):
     (tmp_path / "results").mkdir()
-    done = report.write(tmp_path / "results", tmp_path / "report.html")
+    done = page.write(tmp_path / "results", tmp_path / "report.html")
     assert done == {"page": str(tmp_path / "report.html"), "runs": 0, "left_out": []}
 
 
 def test_a_missing_results_folder_is_said(tmp_path):
     with pytest.raises(ValueError, match="there is no results folder"):
-        report.write(tmp_path / "nowhere", tmp_path / "report.html")
+        page.write(tmp_path / "nowhere", tmp_path / "report.html")

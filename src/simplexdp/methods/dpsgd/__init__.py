@@ -1,21 +1,23 @@
 """DP-SGD: clipped per-example gradients and Gaussian noise, after Abadi et al. (2016).
 
-Opacus gives the per-example gradients and the PRV accountant. The batches are our Poisson batches,
-the steps are those of the settings, and an empty batch is a step of noise alone.
+Gradients by record, or their norms alone where that is less, come from one backward pass
+(``layers``), dp-accounting gives the composition. The batches are our Poisson
+batches, the steps are those of the settings, and an empty batch is a step of noise alone.
 
 Formal guarantee
     Statement: the weights of every step are (ε, δ)-differentially private under zero-out, that is
     add/remove at a fixed sampling rate and divisor: the number of records n is public and sets the
-    rate q and the divisor n·q, so both stay when a record comes or goes. ε is from the PRV
-    accountant (Gopi et al., 2021) for exactly these steps, this rate and this noise.
+    rate q and the divisor n·q, so both stay when a record comes or goes. ε is the larger of both
+    directions by privacy loss distribution (accounting/sampled_gaussian.py), for exactly these
+    steps, this rate and this noise; a ledger charges the same.
     Why it holds: a record's gradient, averaged over its augmented copies, is clipped to norm
     ``clip``; noise of standard deviation σ·clip is added to the sum; the sum is divided by the
     public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
-    mix records or to keep statistics of them, and a network whose gradients by Opacus' hooks are
-    seen not to be those of single records, are refused.
-    Assumptions: the noise is floating-point Gaussian (numpy's, from a secret seed), which is not
-    protected against attacks on its lowest bits as that of ``certified`` is. The accountant is in
-    floating point too, and is refused where its rounding may reach a tenth of δ.
+    mix records or to keep statistics of them, and a network whose gradients are seen not to be
+    those of single records, are refused.
+    Assumptions: the noise is single-precision Gaussian (``normals``, from a secret seed), which is
+    not protected against attacks on its lowest bits as that of ``certified`` is. The accountant is
+    in floating point too, and refuses where what that may move exceeds a tenth of δ.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from torch import Tensor, nn
 
 from simplexdp import data, distributed, models, sampling
 from simplexdp.accounting import events
-from simplexdp.accounting.inputs import check_epsilon
+from simplexdp.accounting.sampled_gaussian import MOST_NOISE, calibrate, check_budget, cost
 from simplexdp.bundle import Description
 from simplexdp.claims import (
     BESIDE_THE_WEIGHTS,
@@ -41,22 +43,19 @@ from simplexdp.claims import (
 from simplexdp.methods import _network
 from simplexdp.methods.base import Audited, Prepared, Run, Trained, option, positive
 from simplexdp.methods.dpsgd.probe import check_by_record, hooked
-from simplexdp.methods.dpsgd.prv import bound, calibrate, epsilon_of, numerical_error
 from simplexdp.methods.dpsgd.step import (
+    SUMS,
     StepParameters,
     check_precision,
     clipped_sum,
     set_noisy_gradient,
-    trainable,
+    tell,
 )
 from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
 from simplexdp.training import Job
 
-LARGEST_NOISE = 1e6  # beyond it nothing is learnt, and the accountant overflows
-# Per-example gradients of this many numbers at once: half a gigabyte on a device; on a processor
-# 16 megabytes, which the allocator reuses from one microbatch to the next.
-GRADIENT_NUMBERS, GRADIENT_NUMBERS_CPU = 2**27, 2**22
+NUMBERS_AT_ONCE = 2**26  # of activations and gradients by record: a quarter of a gigabyte
 FEWEST_AT_ONCE = 8
 FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
 FLOATING_POINT = (
@@ -81,10 +80,9 @@ class DPSGDOptions(_network.NetworkOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.noise_multiplier
-        if given is not None and not 0 < given <= LARGEST_NOISE:
+        if given is not None and not 0 < given <= MOST_NOISE:
             raise ValueError(
-                f"the noise multiplier is {given}; it must be positive, and at most "
-                f"{LARGEST_NOISE:g}"
+                f"the noise multiplier is {given}; it must be positive, and at most {MOST_NOISE:g}"
             )
         positive("clip", self.clip)
         if self.augmentation_multiplicity < 1:
@@ -98,9 +96,9 @@ class DPSGD(_network.NetworkMethod):
 
     name = "dpsgd"
     title = "DP-SGD"
-    bound = "PRV (Opacus)"
+    bound = "privacy loss distribution"
+    revision = 2  # 1: σ by Opacus' PRV accountant, for the removal of a record alone
     Options = DPSGDOptions
-    # At a lower rate the PRV accountant, which every training asks, is several times faster.
     audited = Audited(removes=True, rate=0.1, steps=20)
 
     def options(self, settings: Settings) -> DPSGDOptions:
@@ -121,12 +119,12 @@ class DPSGD(_network.NetworkMethod):
         model = without_batch_norm(model, options.replace_batch_norm)
         check_separate(model, dataset.input_shape)
         noise_multiplier, epsilon = noise_for(settings, options, sample_rate, steps)
-        chosen = step_parameters(
-            settings, options, noise_multiplier, batch_size, model, dataset.pixels
-        )
         by_rule = default_rate(settings.optimizer, options)
         lr = _network.Descent(settings, options, model, steps, by_rule).lr
-        check_by_record(model, dataset.input_shape, dataset.classes)
+        held = check_by_record(model, dataset.input_shape, dataset.classes)
+        chosen = step_parameters(
+            settings, options, noise_multiplier, batch_size, held, dataset.pixels
+        )
 
         def start(run: Run) -> Trained:
             descent = _network.Descent(settings, options, model, steps, by_rule)
@@ -137,6 +135,7 @@ class DPSGD(_network.NetworkMethod):
                 totals = clipped_sum(model, inputs, labels, chosen, draws)
                 noise = sampling.stream(seed, "dpsgd-noise", step)
                 set_noisy_gradient(model, totals, chosen, noise)
+                tell(model, totals, chosen, run.on_release)
                 descent.set_rate(step)
                 descent.optimizer.step()
                 descent.average(step)
@@ -180,6 +179,7 @@ class DPSGD(_network.NetworkMethod):
             },
             start=start,
             notes=(*dataset.provenance, *large_delta(settings.delta, records)),
+            releases={SUMS: math.sqrt(steps) / noise_multiplier},
         )
 
     def rebuild(self, description: Description) -> nn.Module:
@@ -224,9 +224,8 @@ def noise_for(
     given = options.noise_multiplier
     if given is None:
         return calibrate(settings.epsilon, settings.delta, sample_rate, steps)
-    check_epsilon(settings.epsilon)
-    error = numerical_error(settings.epsilon)
-    epsilon = epsilon_of(float(given), sample_rate, steps, settings.delta, error)
+    check_budget(settings.epsilon)
+    epsilon = cost(float(given), sample_rate, steps, settings.delta)
     if epsilon > settings.epsilon:
         raise ValueError(
             f"noise_multiplier {given} for {steps} steps costs ε = {epsilon:.4g}, above the "
@@ -240,14 +239,12 @@ def step_parameters(
     options: DPSGDOptions,
     noise_multiplier: float,
     batch_size: int,
-    model: nn.Module,
+    held: int,
     pixels: bool,
 ) -> StepParameters:
-    """Return what every step does; microbatches by the model's size where not given."""
+    """Return what every step does; microbatches by what it holds for a record if not given."""
     copies = options.augmentation_multiplicity
-    size = sum(p.numel() for p in trainable(model))
-    numbers = GRADIENT_NUMBERS_CPU if settings.device == "cpu" else GRADIENT_NUMBERS
-    fitting = max(FEWEST_AT_ONCE, numbers // (size * copies))
+    fitting = max(FEWEST_AT_ONCE, NUMBERS_AT_ONCE // (held * copies))
     return StepParameters(
         clip=float(options.clip),
         noise_multiplier=noise_multiplier,
@@ -272,10 +269,10 @@ def coverage(settings: Settings, dataset: data.Dataset, chosen: StepParameters) 
     """Return what the bound covers: the weights of every step."""
     records, own = len(dataset.train.labels), ":" in (settings.model or "")
     return Coverage(
-        method="dpsgd (Opacus)",
+        method="dpsgd",
         covers=WEIGHTS,
-        accountant="PRV (Opacus), upper bound with its numerical error",
-        epsilon=lambda event: bound(event, settings.epsilon, settings.delta),
+        accountant="privacy loss distribution, the larger of adding and removing a record",
+        epsilon=lambda event: events.compose([event], settings.delta),
         delta=settings.delta,
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
         sampling=f"Poisson, rate {chosen.expected_batch:g}/{records}; {FIXED}",

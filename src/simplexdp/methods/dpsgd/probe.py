@@ -1,6 +1,6 @@
 """A probe that the gradients DP-SGD clips are those of single records.
 
-Opacus takes the first dimension of each layer's input for the record. A network that reshapes its
+The first dimension of each layer's input is taken for the record. A network that reshapes its
 records into patches, or puts positions before records, has something else there, and clipping that
 bounds nothing about a record.
 
@@ -13,27 +13,30 @@ Formal guarantee
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simplexdp.methods.dpsgd.step import per_record, trainable
+from simplexdp.methods.dpsgd.layers import KEEP_RECORDS_FIRST, Book
+from simplexdp.methods.dpsgd.step import gradients, trainable
 from simplexdp.models.probe import moved, unchanged
-
-if TYPE_CHECKING:
-    from opacus.grad_sample import GradSampleModule
 
 PROBES = 3
 # Rounding in single precision, as a share of a parameter's gradient and of the whole one.
 RELATIVE, OF_THE_WHOLE = 1e-3, 1e-5
 
 
-def check_by_record(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a model whose gradients by Opacus' hooks are not those of single records."""
+def check_by_record(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> int:
+    """Refuse a model whose gradients by hooks are not those of single records.
+
+    Returns:
+        How many numbers a step keeps for a record, roughly.
+    """
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(0)
     inputs = 2.0 * torch.rand((PROBES, *input_shape), generator=generator) - 1.0
@@ -45,53 +48,54 @@ def check_by_record(model: nn.Module, input_shape: tuple[int, ...], classes: int
         for weights in (moved, unchanged):  # as training may change them, and as they are
             with weights(model):
                 model.train()
-                wanted = _one_by_one(model, *probes)
+                with same_draws():
+                    wanted = _one_by_one(model, *probes)
                 hooks = hooked(model)
                 try:
-                    _compare(_by_hooks(model, *probes), wanted)
+                    with same_draws():
+                        found = _by_hooks(model, *probes)
+                    _compare(found, wanted)
+                    held = hooks.held
                 finally:
                     hooks.remove_hooks()
+    return math.ceil(held / PROBES)
 
 
-def hooked(model: nn.Module) -> GradSampleModule:
-    """Return Opacus' hooks on a model, by which a backward pass leaves gradients by record."""
-    from opacus.grad_sample import GradSampleModule  # takes seconds to load
-
-    try:
-        return GradSampleModule(model, batch_first=True, loss_reduction="sum")
-    except NotImplementedError as error:
-        raise ValueError(f"Opacus does not take this model: {error}") from error
-
-
-def _losses(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Return each record's loss; both ways of differentiating see the same dropout."""
+@contextmanager
+def same_draws() -> Iterator[None]:
+    """Let both ways of differentiating see the same dropout."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return functional.cross_entropy(model(inputs), labels, reduction="none")
+        yield
+
+
+def hooked(model: nn.Module) -> Book:
+    """Return hooks on a model, by which a backward pass leaves gradients by record."""
+    return Book(model)
 
 
 def _one_by_one(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
     """Return, by parameter, the gradients of the records' losses, one backward pass each."""
     parameters = trainable(model)
+    losses = functional.cross_entropy(model(inputs), labels, reduction="none")
     rows = [
         torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
-        for loss in _losses(model, inputs, labels)
+        for loss in losses
     ]
     return [torch.stack(gradients) for gradients in zip(*rows, strict=True)]
 
 
 def _by_hooks(model: nn.Module, inputs: Tensor, labels: Tensor) -> list[Tensor]:
-    """Return the same from Opacus' hooks, which leave nothing behind."""
+    """Return the same from hooks, which leave nothing behind."""
     try:
-        _losses(model, inputs, labels).sum().backward()
+        found = gradients(model, inputs, labels, len(labels))
     except (RuntimeError, TypeError, IndexError) as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ValueError(f"Opacus does not take this model: {reason}") from error
-    found = [per_record(p, len(labels)) for p in trainable(model)]
-    for parameter in trainable(model):
-        parameter.grad_sample = None  # type: ignore[attr-defined]
-        parameter.grad = None
-    return found
+        raise ValueError(f"this model has no gradients by record: {reason}") from error
+    return [
+        one.gradients().reshape(-1, *p.shape)
+        for one, p in zip(found, trainable(model), strict=True)
+    ]
 
 
 def _compare(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
@@ -100,6 +104,6 @@ def _compare(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
         allowed = RELATIVE * float(ours.norm()) + OF_THE_WHOLE * whole
         if not float((ours - theirs).norm()) <= allowed:  # true for NaN too
             raise ValueError(
-                "Opacus' gradients for this model are not those of single records; "
-                "keep records, and nothing else, in the first dimension of every layer's input"
+                "the gradients found for this model are not those of single records; "
+                f"{KEEP_RECORDS_FIRST}"
             )

@@ -5,16 +5,19 @@ Formal guarantee
     ``set_noisy_gradient`` adds Gaussian noise of standard deviation noise_multiplier·clip to it;
     what follows is post-processing with public numbers.
     Assumptions: the model treats every record by itself (no batch normalisation), the gradients
-    that Opacus' hooks leave are those of single records (their number is checked here in every
-    step, their values by ``probe`` before the run), and sums are in floating point, whose
-    rounding is not accounted for.
+    that ``layers`` and Opacus' hooks leave are those of single records (their number is checked
+    here in every step, their values by ``probe`` before the run), sums are in floating point,
+    whose rounding is not accounted for, and so is the noise (``normals``).
 """
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch import distributed as processes
@@ -22,6 +25,13 @@ from torch.nn import functional
 
 from simplexdp import batches, distributed
 from simplexdp.data.augment import augment
+from simplexdp.methods.base import OnRelease
+from simplexdp.methods.dpsgd.layers import KEEP_RECORDS_FIRST, ByRecord, Explicit, book_of
+from simplexdp.noise import unheard
+
+PAIRS = 2**14  # of normals at once, which stay in the cache
+FINER = 2.0**16  # of 2^32 levels; the lowest are drawn with further bits
+SUMS = "noisy sums"
 
 
 @dataclass(frozen=True)
@@ -54,37 +64,62 @@ def clipped_sum(
     for first in range(0, len(labels), chosen.microbatch):
         part = slice(first, first + chosen.microbatch)
         batch, targets = copies_of(inputs[part], labels[part], chosen, rng)
-        loss = functional.cross_entropy(model(batch), targets, reduction="sum")
-        loss.backward()
-        gradients = [per_record(p, len(labels[part]), chosen.copies) for p in parameters]
-        _add_clipped(totals, gradients, chosen.clip)
-        for p in parameters:
-            p.grad_sample = None  # type: ignore[attr-defined]
-            p.grad = None
+        records = len(labels[part])
+        _add_clipped(totals, gradients(model, batch, targets, records, chosen.copies), chosen.clip)
     if distributed.world() > 1:
         for total in totals:
             processes.all_reduce(total)
     return totals
 
 
-def _add_clipped(totals: list[Tensor], gradients: list[Tensor], clip: float) -> None:
+def gradients(
+    model: nn.Module, inputs: Tensor, labels: Tensor, records: int, copies: int = 1
+) -> list[ByRecord]:
+    """Return, by parameter, the gradients of the records' losses, each the mean of its copies'.
+
+    The model has hooks (``probe.hooked``); nothing is left behind in it.
+    """
+    parameters = trainable(model)
+    for p in parameters:
+        p.grad = None
+    book = book_of(model)
+    with book.recording(records, copies) if book else nullcontext():
+        loss = functional.cross_entropy(model(inputs), labels, reduction="sum")
+        loss.backward()
+    found: list[ByRecord] = []
+    for p in parameters:
+        ours = book.hand_over(p) if book else None
+        if ours is not None and p.grad is not None:
+            raise ValueError(
+                "a layer's parameter is used outside of the layer, so that it has no gradient by "
+                "record; freeze it (requires_grad=False), or use the layer"
+            )
+        found.append(Explicit(per_record(p, records, copies)) if ours is None else ours)
+        p.grad_sample = None  # type: ignore[attr-defined]
+        p.grad = None
+    return found
+
+
+def _add_clipped(totals: list[Tensor], found: list[ByRecord], clip: float) -> None:
     """Add every record's gradient, scaled down to the clip over all parameters together."""
-    with torch.autocast(gradients[0].device.type, enabled=False):  # it would shorten the sums
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
+    # Autocast would shorten the sums.
+    with torch.no_grad(), torch.autocast(totals[0].device.type, enabled=False):
+        norms = torch.stack([one.squares() for one in found]).sum(dim=0).sqrt()
         factors = (clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
-        for total, gradient in zip(totals, gradients, strict=True):
+        if not bool(whole.all()):
             # A gradient that is not finite cannot be clipped: it contributes nothing.
-            kept = gradient if bool(whole.all()) else gradient[whole]
-            total += torch.tensordot(factors[whole], kept, dims=1)
+            found, factors = [one.only(whole) for one in found], factors[whole]
+        for total, one in zip(totals, found, strict=True):
+            one.add(total, factors)
 
 
 def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor:
-    """Return a parameter's gradient for each record, averaged over its copies."""
+    """Return a parameter's gradient for each record from Opacus, averaged over its copies."""
     gradient = getattr(parameter, "grad_sample", None)
     if gradient is None:
         raise ValueError(
-            "a parameter of the model gets no gradient by record from Opacus; freeze it "
+            "a parameter of the model gets no gradient by record; freeze it "
             "(requires_grad=False), or use it in every training pass"
         )
     if isinstance(gradient, list):
@@ -95,7 +130,7 @@ def per_record(parameter: nn.Parameter, records: int, copies: int = 1) -> Tensor
     if len(by_copy) != records * copies:
         raise ValueError(
             f"a layer sees {len(by_copy)} rows where there are {records * copies} records; "
-            "keep records, and nothing else, in the first dimension of every layer's input"
+            f"{KEEP_RECORDS_FIRST}"
         )
     if copies == 1:
         return by_copy
@@ -126,15 +161,70 @@ def copies_of(
     )
 
 
+def tell(
+    model: nn.Module, totals: list[Tensor], chosen: StepParameters, on_release: OnRelease
+) -> None:
+    """Let an audit hear the sum and the noisy gradient, both divided as the gradient is."""
+    if on_release is unheard:
+        return
+    scale = divisor(chosen)
+    noised = [torch.as_tensor(p.grad) for p in trainable(model)]
+    exact, noisy = (
+        torch.cat([tensor.detach().cpu().ravel() for tensor in tensors]).double().numpy()
+        for tensors in ([total / scale for total in totals], noised)
+    )
+    sigma = chosen.noise_multiplier * chosen.clip / scale
+    heard = torch.from_numpy(on_release(SUMS, exact, noisy, sigma)).float()
+    sizes = [gradient.numel() for gradient in noised]
+    for gradient, part in zip(noised, heard.split(sizes), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def divisor(chosen: StepParameters) -> float:
+    """Return the public number by which a noisy sum is divided."""
+    return chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+
+
 def set_noisy_gradient(
     model: nn.Module, totals: list[Tensor], chosen: StepParameters, rng: np.random.Generator
 ) -> None:
     """Set the gradient to (sum + σ·clip·N) / (n·q), over the clip too where it is rescaled."""
-    scale = chosen.expected_batch * (chosen.clip if chosen.rescale else 1.0)
+    scale = divisor(chosen)
     for parameter, total in zip(trainable(model), totals, strict=True):
-        draw = rng.standard_normal(tuple(total.shape)) * (chosen.noise_multiplier * chosen.clip)
-        added = torch.from_numpy(np.asarray(draw)).to(total.device, torch.float32)
-        parameter.grad = (total + added) / scale
+        noise = torch.from_numpy(normals(rng, total.numel())).view(total.shape).to(total.device)
+        noise *= chosen.noise_multiplier * chosen.clip
+        parameter.grad = noise.add_(total).div_(scale)
+
+
+def normals(rng: np.random.Generator, count: int) -> npt.NDArray[np.float32]:
+    """Return independent standard normals in single precision.
+
+    Formal guarantee
+        Statement: they are Box's and Muller's transform of the generator's bits, up to rounding in
+        single precision. A pair has 32 bits of angle and 32 of radius, and 53 more where the
+        radius is above 4.7, so that the tail is as fine and as long as a Gaussian's.
+        Not covered: the lowest bits, which are not those of a rounded Gaussian.
+    """
+    out = np.empty(count + count % 2, np.float32)
+    for first in range(0, len(out), 2 * PAIRS):
+        pairs = out[first : first + 2 * PAIRS]
+        half = len(pairs) // 2
+        words = np.asarray(rng.bit_generator.random_raw(half)).view(np.uint32)
+        angle = words[0::2].view(np.int32).astype(np.float32)
+        angle *= np.float32(math.pi / 2**31)
+        level = words[1::2] + 0.5
+        tail = np.flatnonzero(level < FINER)
+        if len(tail):
+            level[tail] += 0.5 - rng.random(len(tail))
+        # Of a level that is uniform between 0 and 2^32, the radius is √(2 log(2^32 / level)).
+        np.log(level, out=level)
+        np.subtract(math.log(2.0**32), level, out=level)
+        radius = level.astype(np.float32)
+        radius *= np.float32(2.0)
+        np.sqrt(radius, out=radius)
+        np.multiply(np.cos(angle), radius, out=pairs[:half])
+        np.multiply(np.sin(angle), radius, out=pairs[half:])
+    return out[:count]
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -81,10 +81,15 @@ class GaussianFeatures(_on_features.OnFeatures):
     name = "gaussian-features"
     title = "Gaussian features"
     bound = "Gaussian"
+    revision = 2  # scattering features in another order of sums
     covers_draws = covers_weights = "yes, with fixed features"
+    probabilities = False
     Options = GaussianOptions
     audited = Audited(
-        visible=_on_features.COLUMNS, pairs=_on_features.COLUMNS, in_out=_on_features.COLUMNS
+        removes=True,
+        visible=_on_features.COLUMNS,
+        pairs=_on_features.COLUMNS,
+        in_out=_on_features.COLUMNS,
     )
 
     def takes(self, settings: Settings) -> frozenset[str]:
@@ -133,7 +138,7 @@ class GaussianFeatures(_on_features.OnFeatures):
         # The last digits: what the rounded sigma costs stays within the budget.
         mu = calibrate_mu(settings.epsilon, settings.delta) * (1.0 - 1e-12)
         sigma = SENSITIVITY[options.relation] / mu
-        feature_map = self.feature_map(settings, dataset.input_shape)
+        feature_map = self.feature_map(settings, dataset.input_shape, dataset.features_from)
         basis = projection(feature_map.width, options.dimensions)
         model = ProjectedLinear(feature_map, basis, dataset.classes, dataset.pixels)
         labels = dataset.train.labels
@@ -150,10 +155,11 @@ class GaussianFeatures(_on_features.OnFeatures):
             not_covered=(
                 _on_features.CACHED,
                 *([_on_features.REPLACED] if options.relation == "zero-out" else []),
+                *_on_features.encoder_notes(feature_map, dataset),
                 *BESIDE_THE_WEIGHTS,
             ),
             assumptions=_on_features.assumptions(
-                feature_map, settings.seed is not None, dataset.computed_from_data
+                feature_map, settings.seed is not None, dataset.computed_from_data, dataset
             ),
             mechanism={
                 "name": "Gaussian",
@@ -161,17 +167,17 @@ class GaussianFeatures(_on_features.OnFeatures):
                 "noise_multiplier": sigma,
                 "mu": SENSITIVITY[options.relation] / sigma,
                 "clip": clip,
-                "features": feature_map.name,
+                **_on_features.described(feature_map, dataset),
             },
-            proviso=_on_features.proviso(feature_map),
+            proviso=_on_features.proviso(feature_map, dataset),
             draws_too=True,
         )
 
         def start(run: Run) -> Trained:
-            rows = _on_features.compute(dataset, feature_map, keep=run.folder is not None)
+            rows = _on_features.compute(dataset, feature_map, run.folder is not None, run.without)
             run.pay()
             bits = _on_features.noise_bits(settings.seed)
-            released = noised(rows.train, basis, clip, sigma, bits)
+            released = noised(rows.train, basis, clip, sigma, bits, run.on_release)
             weights, bias = head(
                 released, labels, dataset.classes, (sigma * clip) ** 2, options.penalty
             )
@@ -205,6 +211,7 @@ class GaussianFeatures(_on_features.OnFeatures):
                 *dataset.provenance,
                 *large_delta(settings.delta, len(labels)),
             ),
+            releases={"features": SENSITIVITY[options.relation] / sigma},
         )
 
     def rebuild(self, description: Description) -> torch.nn.Module:
@@ -223,7 +230,6 @@ class GaussianFeatures(_on_features.OnFeatures):
             raise ValueError(
                 "the trained form of gaussian-features has no null record; use --relation pair"
             )
-        super().check_null(settings, input_shape)
 
 
 def _is_trained(settings: Settings) -> bool:
@@ -238,7 +244,12 @@ def projection(width: int, dimensions: int) -> torch.Tensor:
 
 
 def noised(
-    rows: NDArray[Any], basis: torch.Tensor, clip: float, sigma: float, bits: noise.Bits
+    rows: NDArray[Any],
+    basis: torch.Tensor,
+    clip: float,
+    sigma: float,
+    bits: noise.Bits,
+    on_release: noise.OnRelease = noise.unheard,
 ) -> Floats:
     """Return projected rows of norm ≤ clip, each released once with noise sigma·clip."""
     out = np.empty((len(rows), basis.shape[1]))
@@ -246,7 +257,8 @@ def noised(
         # The projection shortens rows to about √(kept/width); they are brought back to norm 1.
         short = functional.normalize(block @ basis, dim=1)
         whole = quantize(short, clip).integers.numpy().astype(np.int64)
-        released = noise.release(whole, sigma * clip / ROW_UNIT, bits)
+        scaled = sigma * clip / ROW_UNIT
+        released = on_release("features", whole, noise.release(whole, scaled, bits), scaled)
         out[index * STRIDE : index * STRIDE + len(block)] = released * ROW_UNIT
     return out
 

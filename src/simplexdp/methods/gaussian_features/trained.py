@@ -2,7 +2,7 @@
 
 Formal guarantee
     None for the weights. At fixed weights one pass over a batch releases clipped features with
-    noise σ·clip, and T such passes cost what T Poisson-sampled Gaussian releases cost (PRV). But
+    noise σ·clip, and T such passes cost what T Poisson-sampled Gaussian releases cost. But
     gradients below the noise are products with derivatives at the raw inputs, so the update is not
     post-processing of those releases, just as in Algorithm 1. The bound is that of the noised
     features, for updates that would touch the inputs only through them.
@@ -20,11 +20,11 @@ from torch.nn import functional
 
 from simplexdp import data, sampling
 from simplexdp.accounting import events
+from simplexdp.accounting.sampled_gaussian import calibrate
 from simplexdp.accounting.totals import COUPLED
 from simplexdp.claims import DRAWS, Assumption, Coverage, common_assumptions, large_delta
 from simplexdp.methods import _network
 from simplexdp.methods.base import Prepared, Run, Trained
-from simplexdp.methods.dpsgd.prv import calibrate
 from simplexdp.settings import Settings
 from simplexdp.training import Job
 
@@ -94,7 +94,7 @@ def prepare_below(
     separate = _network.is_separate(name, model, dataset.input_shape)
     # The command line reads a name of digits as a number.
     layer = layer_above(model, None if below is None else str(below), dataset.input_shape)
-    sigma, epsilon = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
+    sigma, _ = calibrate(settings.epsilon, settings.delta, sample_rate, steps)
     descent = _network.Descent(settings, options, model, steps, LEARNING_RATE)
     step_now = [0]
 
@@ -139,8 +139,8 @@ def prepare_below(
         coverage=Coverage(
             method="gaussian-features (trained below the noise)",
             covers=DRAWS,
-            accountant="PRV (Opacus), for the noised features",
-            epsilon=lambda event: epsilon,
+            accountant="privacy loss distribution, for the noised features",
+            epsilon=lambda event: events.compose([event], settings.delta),
             delta=settings.delta,
             relation="zero-out",
             sampling=f"Poisson, rate {batch_size}/{records}",

@@ -1,0 +1,1 @@
+"""Networks that exist for rows of the paper's tables."""

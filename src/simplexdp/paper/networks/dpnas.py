@@ -61,7 +61,7 @@ def _conv(inputs: int, outputs: int, kernel: int, norm: str, groups: int = 1) ->
 
 
 def _operation(index: int, channels: int, norm: str) -> nn.Module:
-    """1 max-pool, 2 average-pool, 3 identity, 4–7 a depthwise 3×3 with ReLU, SELU, tanh, none."""
+    """Build 1 max-pool, 2 average-pool, 3 identity, 4–7 depthwise 3×3 with ReLU, SELU, tanh, -."""
     pools = {1: nn.MaxPool2d(3, 1, 1), 2: nn.AvgPool2d(3, 1, 1), 3: nn.Identity()}
     if index in pools:
         return pools[index]
@@ -81,6 +81,7 @@ class Block(nn.Module):
         self.operations = nn.ModuleList(_operation(index, channels, norm) for index, _, _ in edges)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return nodes 1 to 5 side by side."""
         nodes: dict[int, torch.Tensor] = {0: self.entry(x)}
         for (source, target), operation in zip(self.ends, self.operations, strict=True):
             term: torch.Tensor = operation(nodes[source])
@@ -106,7 +107,7 @@ def _network(layout: Layout, shape: tuple[int, int, int], classes: int, norm: st
 
 
 def dpnas(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """The CIFAR10 network from 32×32 up, the MNIST one below."""
+    """Build the CIFAR10 network from 32×32 up, the MNIST one below."""
     shape = image_shape("dpnas", input_shape, 8)
     return _network(CIFAR10 if min(shape[1:]) >= 32 else MNIST, shape, classes, norm)
 
@@ -114,6 +115,6 @@ def dpnas(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn
 def dpnas_fashion_mnist(
     input_shape: tuple[int, ...], classes: int, norm: str = "group"
 ) -> nn.Module:
-    """The network whose cell was searched on FashionMNIST."""
+    """Build the network whose cell was searched on FashionMNIST."""
     shape = image_shape("dpnas-fashion-mnist", input_shape, 8)
     return _network(FASHION_MNIST, shape, classes, norm)

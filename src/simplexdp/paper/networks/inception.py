@@ -45,11 +45,12 @@ class Module(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the four branches side by side."""
         return torch.cat([self.one(x), self.three(x), self.five(x), self.pooled(x)], dim=1)
 
 
 def inception(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """Two 3×3 convolutions, three modules, two halvings, an average and one dense layer."""
+    """Build two 3×3 convolutions, three modules, two halvings, an average and a dense layer."""
     channels, _, _ = image_shape("inception", input_shape, 8)
     return nn.Sequential(
         conv_norm_relu(channels, 16, 3, norm),

@@ -11,7 +11,7 @@ from simplexdp.models.layers import image_shape
 
 
 def tanh_cnn(input_shape: tuple[int, ...], classes: int, norm: str = "none") -> nn.Module:
-    """The CIFAR10 network from 32×32 up, the MNIST one below; `norm` changes nothing."""
+    """Build the CIFAR10 network from 32×32 up, the MNIST one below; `norm` changes nothing."""
     channels, height, width = image_shape("tanh-cnn", input_shape, 16)
     if min(height, width) >= 32:
         return _cifar(channels, height, width, classes)
@@ -35,7 +35,7 @@ def _mnist(channels: int, height: int, width: int, classes: int) -> nn.Module:
 
 
 def _mnist_side(side: int) -> int:
-    """The side left after an 8×8 and a 4×4 convolution of stride 2, each pooled by one: 28 -> 4."""
+    """Return what 8×8 and 4×4 convolutions of stride 2, each pooled by one, leave: 28 -> 4."""
     pooled = (side + 4 - 8) // 2 + 1 - 1
     return (pooled - 4) // 2 + 1 - 1
 

@@ -23,6 +23,7 @@ class StandardisedConv2d(nn.Conv2d):
         self.gain = nn.Parameter(torch.ones(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the convolution with the standardised kernel."""
         var, mean = torch.var_mean(self.weight, dim=(1, 2, 3), correction=0, keepdim=True)
         fan_in = self.weight[0].numel()
         scale = self.gain.view(-1, 1, 1, 1) * torch.rsqrt((var * fan_in).clamp(min=EPSILON))
@@ -50,12 +51,13 @@ class WideBlock(nn.Module):
         self.shortcut = _unit(inputs, outputs, 1, stride, norm) if first else nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
         y: torch.Tensor = self.body(x) + self.shortcut(x)
         return y
 
 
 def wrn(depth: int, width: int, input_shape: tuple[int, ...], classes: int, norm: str) -> nn.Module:
-    """WRN-depth-width: three stages of (depth − 4)/6 blocks with 16, 32 and 64 times width."""
+    """Build WRN-depth-width: three stages of (depth − 4)/6 blocks, 16, 32 and 64 times as wide."""
     channels, _, _ = image_shape(f"wrn-{depth}-{width}", input_shape, 8)
     layers: list[nn.Module] = [StandardisedConv2d(channels, 16, 3)]
     inputs = 16
@@ -75,10 +77,10 @@ def wrn(depth: int, width: int, input_shape: tuple[int, ...], classes: int, norm
 
 
 def wrn_16_4(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """WRN-16-4: two blocks a stage."""
+    """Build WRN-16-4: two blocks a stage."""
     return wrn(16, 4, input_shape, classes, norm)
 
 
 def wrn_40_4(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """WRN-40-4: six blocks a stage."""
+    """Build WRN-40-4: six blocks a stage."""
     return wrn(40, 4, input_shape, classes, norm)

@@ -273,7 +273,7 @@ def progress(
 
 def asymptotics(size: tuple[float, float] = (8.4, 3.4)) -> Figure:
     """Draw κ and the variance of the loss in α, at r = cα and at r calibrated."""
-    rows: list[Any] = list(computed.compute("asymptotics").rows)
+    rows: list[Any] = list(computed.asymptotics().rows)
     figure, both = _panels(*((2, 1) if size[1] > size[0] else (1, 2)), size)
     for axes, what, shown in zip(
         both, ("kappa", "variance"), ("κ", "variance of the loss"), strict=True

@@ -40,42 +40,47 @@ class Group:
 
     @property
     def label(self) -> str:
+        """Return how a table calls it."""
         return label(self.settings, self.runs[0]) + self.apart
 
     @property
     def family(self) -> str:
-        """The method whose row it stands in: a recipe without privacy is the recipe's ε = ∞."""
+        """Return the method whose row it stands in: that of a recipe, also at ε = ∞."""
         no_privacy = self.settings.method == "plain" and grid.recipe_of(self.settings) is not None
         return "dirichlet" if no_privacy else self.settings.method
 
     @property
     def data(self) -> str:
-        """The data set's name; a person's own data are told by the file's or folder's alone."""
+        """Return the data set's name; of a person's own data that of the file or folder alone."""
         name = self.settings.data
         return name if name in catalog.names() else f"own data {Path(name).name}"
 
     @property
     def of_study(self) -> bool:
+        """Return whether its experiment varies more than method and budget."""
         return self.experiment in grid.study_names()
 
     @property
     def shortened(self) -> bool:
-        """Whether it has fewer steps than the paper's recipe: no result of the recipe."""
+        """Return whether it has fewer steps than the paper's recipe: no result of the recipe."""
         recipe = grid.recipe_of(self.settings)
         if recipe is None or recipe.steps is None:
             return False
         return any(run["steps"] < recipe.steps for run in self.runs)
 
     def accuracies(self, split: str = "test") -> list[float]:
+        """Return the accuracies of the runs on a split, in percent."""
         name = "accuracy" if split == "test" else "validation_accuracy"
         return [100 * run[name] for run in self.runs if run.get(name) is not None]
 
     @property
     def epsilon(self) -> float | None:
+        """Return the budget; None without privacy."""
         return None if math.isinf(self.settings.epsilon) else self.settings.epsilon
 
     @property
     def covers(self) -> str:
+        """Return what the bound of its runs covers."""
         run = self.runs[0]
         if run["covers_weights"]:
             broken = any(records.BROKEN in one for one in self.runs)
@@ -93,7 +98,7 @@ class Results:
 
 
 def groups(found: Sequence[Record]) -> list[Group]:
-    """Records by configuration and by whether the data were the original."""
+    """Return records by configuration and by whether the data were the original."""
     by_cell: dict[tuple[str, str, str], list[Record]] = {}
     for record in found:
         cell = identity.cell(Settings.from_json(record["configuration"]))
@@ -125,12 +130,12 @@ def groups(found: Sequence[Record]) -> list[Group]:
 
 
 def keys(found: Iterable[Group]) -> set[str]:
-    """The runs of these groups."""
+    """Return the keys of these groups' runs."""
     return {run["key"] for group in found for run in group.runs}
 
 
 def label(settings: Settings, record: Record) -> str:
-    """What sets a run apart, as a person says it."""
+    """Return what sets a run apart, as a person says it."""
     copy = provenance(record)
     of_copy = [] if copy is None else [copy.split(", ")[0]]
     recipe = grid.recipe_of(settings)
@@ -148,18 +153,18 @@ def label(settings: Settings, record: Record) -> str:
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean, and standard deviation where there are several runs."""
+    """Return the mean, and the standard deviation where there are several runs."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def percent(mean: float, std: float | None, runs: int | None) -> str:
-    """A mean with its spread, and the number of runs where it is not obvious."""
+    """Return a mean with its spread, and the number of runs where it is not obvious."""
     text = f"{mean:.2f}" + ("" if std is None else f" ± {std:.2f}")
     return text + (f" [{runs}]" if runs is not None and runs > 1 else "")
 
 
 def accuracy_series(found: Sequence[Group]) -> list[dict[str, Any]]:
-    """Accuracy against ε: ours and the paper's, one series a row of the tables."""
+    """Return accuracy against ε, ours and the paper's, one series a row of the tables."""
     series: list[dict[str, Any]] = []
     compared = [g for g in found if not g.of_study]
     for name in dict.fromkeys([*grid.ACCURACY_TABLES, *(g.data for g in compared)]):
@@ -218,7 +223,7 @@ def _published_series(name: str) -> Iterable[dict[str, Any]]:
 
 
 def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
-    """Both axes of the learning-rate figure, ours and the paper's."""
+    """Return both axes of the learning-rate figure, ours and the paper's."""
     figure = recipes.published()["learning_rate_figure"]
     published = [
         {
@@ -255,7 +260,7 @@ def learning_rates(found: Sequence[Group]) -> dict[str, Any]:
 
 
 def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
-    """Every configuration with accuracy, time and what its figure covers."""
+    """Return every configuration with accuracy, time and what its bound covers."""
     rows = []
     for group in found:
         if group.of_study:
@@ -279,7 +284,7 @@ def methods_side_by_side(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def load(results: Path) -> Results:
-    """The groups of this version's records, and what was left out."""
+    """Return the groups of these revisions' records, and what was left out."""
     if not results.is_dir():
         raise ValueError(f"there is no results folder {results}; name it with --results")
     loaded = records.load(results)
@@ -288,13 +293,13 @@ def load(results: Path) -> Results:
 
 
 def provenance(record: Record) -> str | None:
-    """Where the data was not the original, that sentence without its checksums."""
+    """Return, where the data was not the original, that sentence without its checksums."""
     copy = _copy(record)
     return None if copy is None else copy.split(" (sha256")[0].split(": ")[0]
 
 
 def _copy(record: Record) -> str | None:
-    """Where the data was not the original, which copy it was."""
+    """Return, where the data was not the original, which copy it was."""
     for sentence in record.get("provenance", ()):
         if " not " in sentence and "own file" in sentence:
             return str(sentence)

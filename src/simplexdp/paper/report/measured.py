@@ -18,7 +18,7 @@ OF_CLASSES = (  # what a row says of the classes that a network finds
 
 
 def audits(results: Path) -> list[dict[str, Any]]:
-    """What the attacks found beside the claims, where audits were run.
+    """Return what the attacks found beside the claims, where audits were run.
 
     A bound is held against the claim for its own neighbouring relation: two inputs in each
     other's place may differ by more than an input and none.
@@ -42,7 +42,7 @@ def audits(results: Path) -> list[dict[str, Any]]:
 
 
 def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of a table of audits in which some attack gives a bound."""
+    """Yield the rows of a table of audits in which some attack gives a bound."""
     for row in table["rows"]:
         attacks = {n: f for n, f in row.items() if isinstance(f, dict) and "epsilon_lower" in f}
         if attacks:
@@ -58,7 +58,7 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _alone(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Single attacks that give a bound."""
+    """Yield single attacks that give a bound."""
     for one in found:
         if one.get("epsilon_lower") is not None:
             claim = one.get("claim", {})
@@ -72,7 +72,7 @@ def _alone(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def _audited(
     on: Mapping[str, Any], row: Mapping[str, Any], claimed: float | None, delta: float | None
 ) -> dict[str, Any]:
-    """A method's claim on some data, before the bounds that attacks give."""
+    """Return a method's claim on some data, before the bounds that attacks give."""
     return {
         "data": on["data"],
         "method": row["method"],
@@ -95,7 +95,7 @@ def _bound(found: Mapping[str, Any], claimed: float | None) -> dict[str, Any]:
 
 
 def other_deltas(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the audits' claims are at another δ than the method's own, in a sentence."""
+    """Return which claims are at another δ than the method's own, in a sentence."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for name, bound in row["bounds"].items():
@@ -119,7 +119,7 @@ def of_other_revision(content: Mapping[str, Any], path: Path) -> str | None:
 
 
 def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
-    """ε at the paper's r by every accountant, where the table was made."""
+    """Return ε at the paper's r by every accountant, where the table was made."""
     path = results / "accounting" / "paper_table.json"
     if not path.exists():
         return []
@@ -137,7 +137,7 @@ def epsilon_at_published_r(results: Path) -> list[dict[str, Any]]:
 
 
 def entry(path: Path, name: str) -> Any:
-    """One entry of a file of measurements, or an error that names the file."""
+    """Return one entry of a file of measurements, or raise an error that names the file."""
     content = files.read_json(path, files.ANEW)
     if not isinstance(content, dict) or name not in content:
         raise ValueError(f"{path} has no {name!r}; delete it and make it again")
@@ -145,7 +145,7 @@ def entry(path: Path, name: str) -> Any:
 
 
 def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
-    """Which classes the networks of the runs with these keys find, where that was measured."""
+    """Return which classes the networks of these runs find, where that was measured."""
     path = results / "benchmarks" / "classes.json"
     if not path.exists():
         return []
@@ -159,7 +159,7 @@ def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
 
 
 def cost(results: Path) -> list[dict[str, Any]]:
-    """Seconds of a step, where they were measured."""
+    """Return the seconds of a step, where they were measured."""
     path = results / COST
     if not path.exists():
         return []

@@ -9,7 +9,7 @@ from simplexdp import files
 from simplexdp.paper import recipes
 from simplexdp.paper.report import gather, measured
 from simplexdp.paper.report.gather import Results
-from simplexdp.paper.table import Column, Table, Value
+from simplexdp.paper.table import Table, Value, columns
 
 HIDES = (
     "Accuracy hides lost classes. Least recall: that of the class found least often on the test "
@@ -18,7 +18,7 @@ HIDES = (
 
 
 def classes(found: Results) -> Table:
-    """The recall of the class that a network finds least, and the classes it never predicts."""
+    """Return the least recall of a class by each network, and the classes it never predicts."""
     rows: list[dict[str, Value]] = []
     for row in measured.classes(found.folder, gather.keys(found.groups)):
         epsilon = "∞ (plain)" if row["epsilon"] is None else f"{row['epsilon']:g}"
@@ -35,21 +35,21 @@ def classes(found: Results) -> Table:
                 "never": ", ".join(row["never_predicted"]) or None,
             }
         )
-    columns = (
-        Column("data", "data"),
-        Column("epsilon", "ε"),
-        Column("rate", "learning rate"),
-        Column("steps", "steps"),
-        Column("seed", "seed"),
-        Column("accuracy", "accuracy, %"),
-        Column("recall", "least recall, %"),
-        Column("never", "never predicted"),
+    heads = columns(
+        data="data",
+        epsilon="ε",
+        rate="learning rate",
+        steps="steps",
+        seed="seed",
+        accuracy="accuracy, %",
+        recall="least recall, %",
+        never="never predicted",
     )
-    return Table("classes", "Classes that are lost", columns, tuple(rows), (HIDES,))
+    return Table("classes", "Classes that are lost", heads, tuple(rows), (HIDES,))
 
 
 def rate_of(row: Mapping[str, Any]) -> str:
-    """The learning rate of a measured run, how it was reached, and what the loss was beside it."""
+    """Return the learning rate of a measured run, how it was reached, and what weighed its loss."""
     rate = "auto" if row["lr"] is None else f"{row['lr']:g}"
     warmup = row.get("warmup")
     if warmup is not None:
@@ -58,7 +58,7 @@ def rate_of(row: Mapping[str, Any]) -> str:
 
 
 def lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which of these runs never predict some class."""
+    """Return which of these runs never predict some class."""
     lost = [
         f"{len(row['never_predicted'])} of {len(row['recall'])} classes of {row['experiment']} "
         f"by a network at {100 * row['accuracy']:.2f} %"
@@ -70,7 +70,7 @@ def lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def cost(found: Results) -> Table:
-    """Seconds of a step by method and network."""
+    """Return the seconds of a step by method and network."""
     ratios = ("dirichlet_over_plain", "dpsgd_over_dirichlet")
     with files.well_formed(found.folder / measured.COST):
         rows: list[dict[str, Value]] = [
@@ -84,14 +84,14 @@ def cost(found: Results) -> Table:
         ]
     paper = recipes.published()["cost"]
     seconds = paper["resnet18_cifar10_epoch_seconds"]
-    columns = (
-        Column("network", "network"),
-        Column("batch", "batch"),
-        Column("plain", "plain, s", 3),
-        Column("dirichlet", "Dirichlet, s", 3),
-        Column("dpsgd", "DP-SGD, s", 3),
-        Column("dirichlet_over_plain", "Dirichlet / plain"),
-        Column("dpsgd_over_dirichlet", "DP-SGD / Dirichlet"),
+    heads = columns(
+        network="network",
+        batch="batch",
+        plain=("plain, s", 3),
+        dirichlet=("Dirichlet, s", 3),
+        dpsgd=("DP-SGD, s", 3),
+        dirichlet_over_plain="Dirichlet / plain",
+        dpsgd_over_dirichlet="DP-SGD / Dirichlet",
     )
     notes = (
         "Processor seconds of one step on one thread, step by step beside each other, with group "
@@ -99,11 +99,11 @@ def cost(found: Results) -> Table:
         f"The paper: an epoch of CIFAR10 with ResNet-18 on a {paper['device']} takes "
         f"{seconds['dirichlet']} s with Dirichlet and {seconds['dpsgd']} s with DP-SGD.",
     )
-    return Table("cost", "The cost of a step", columns, tuple(rows), notes)
+    return Table("cost", "The cost of a step", heads, tuple(rows), notes)
 
 
 def _ratio(row: Mapping[str, Any], name: str) -> str:
-    """A median ratio with its interval, where there were rounds enough for one."""
+    """Return a median ratio with its interval, where there were rounds enough for one."""
     interval = row[f"{name}_interval"]
     spread = "" if interval is None else f" ({interval[0]:.4g} to {interval[1]:.4g})"
     return f"{row[name]:.4g}{spread}"
@@ -136,7 +136,7 @@ def _peer_notes(name: str, one: Mapping[str, Any]) -> list[str]:
 
 
 def peers(found: Results) -> Table:
-    """The certified method beside diffprivlib's logistic regression, and Opacus' time of a step."""
+    """Return the certified method beside diffprivlib's logistic regression and Opacus' times."""
     path = found.folder / "certified" / "peers.json"
     by_data = measured.entry(path, "data") if path.exists() else {}
     rows: list[dict[str, Value]] = []
@@ -148,12 +148,12 @@ def peers(found: Results) -> Table:
         for name, one in by_data.items():
             rows += _peer_rows(name, one)
             notes += _peer_notes(name, one)
-    columns = (
-        Column("data", "data set"),
-        Column("epsilon", "ε"),
-        Column("certified", "certified, %"),
-        Column("certified_seconds", "seconds", 2),
-        Column("diffprivlib", "diffprivlib, %"),
-        Column("diffprivlib_seconds", "seconds", 2),
+    heads = columns(
+        data="data set",
+        epsilon="ε",
+        certified="certified, %",
+        certified_seconds=("seconds", 2),
+        diffprivlib="diffprivlib, %",
+        diffprivlib_seconds=("seconds", 2),
     )
-    return Table("peers", "The same columns, other software", columns, tuple(rows), tuple(notes))
+    return Table("peers", "The same columns, other software", heads, tuple(rows), tuple(notes))

@@ -10,20 +10,20 @@ from typing import Any
 from simplexdp import __version__, files, ledger, runs, statement
 from simplexdp.paper import labels
 from simplexdp.paper.report import figures, inline, page
-from simplexdp.paper.table import Column, Table, Value
+from simplexdp.paper.table import Table, Value, columns
 
 ABOUT = (
     "This page is for yourself. No bound covers an accuracy on private records, a path or a seed: "
     "hand out a run's statement and model, and not this page."
 )
-COLUMNS = (
-    Column("run", "run"),
-    Column("data", "data"),
-    Column("method", "method"),
-    Column("accuracy", "test accuracy, %"),
-    Column("seconds", "seconds"),
-    Column("claim", "what may be claimed"),
-    Column("audit", "audit"),
+COLUMNS = columns(
+    run="run",
+    data="data",
+    method="method",
+    accuracy="test accuracy, %",
+    seconds="seconds",
+    claim="what may be claimed",
+    audit="audit",
 )
 
 

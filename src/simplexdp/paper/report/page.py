@@ -131,13 +131,13 @@ def _tables(found: gather.Results) -> list[Table]:
         for name, split in dict.fromkeys((one["data"], one["split"]) for one in series)
     ]
     made += [tables.collapse(found, source) for source in ("ours", "published")]
-    made += [computed.compute(name) for name in computed.names()]
+    made += [make() for make in computed.TABLES.values()]
     rows = measured.epsilon_at_published_r(found.folder)
     if rows:
         first = {"data": "data set", "epsilon": "paper's ε", "r": "r"}
-        columns = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
+        heads = tuple(Column(name, first.get(name, name), 3) for name in rows[0])
         title = f"ε by {len(ACCOUNTANTS)} accountants at the paper's r"
-        made.append(Table("accountants-at-r", title, columns, tuple(rows), (ACCOUNTANTS_NOTE,)))
+        made.append(Table("accountants-at-r", title, heads, tuple(rows), (ACCOUNTANTS_NOTE,)))
     made += [
         tables.study(name, found.groups) for name in grid.study_names() if "learning" not in name
     ]
@@ -157,7 +157,7 @@ def _shown(table: Table) -> dict[str, Any]:
 
 
 def _pictures(results: Path, folder: Path | None) -> list[dict[str, str]]:
-    """The folder's PNG pictures, embedded, or those of the results; a file name is a caption."""
+    """Return a folder's PNG pictures, embedded, or the results'; a file name is a caption."""
     if folder is None:
         folder = results / "audit" / "pictures"
     elif not folder.is_dir():

@@ -20,7 +20,7 @@ NOTHING_YET = "No results yet."
 
 
 def refreshed(text: str, found: Results) -> str:
-    """A page with every marked table made anew."""
+    """Return a page with every marked table made anew."""
 
     def fill(match: re.Match[str]) -> str:
         table = tables.make(match["name"], found)

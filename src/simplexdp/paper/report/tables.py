@@ -12,22 +12,22 @@ from simplexdp.paper.cells import Cell
 from simplexdp.paper.report import gather, measured
 from simplexdp.paper.report.gather import Group, Results
 from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
-from simplexdp.paper.table import Column, Table, Value
+from simplexdp.paper.table import Column, Table, Value, columns
 
 LATE = 5  # so many last evaluations, of runs with at least four times as many
 
 
 def names() -> tuple[str, ...]:
-    """The tables that a page can ask for."""
-    return (*grid.names(), "dermamnist-validation", *computed.names(), *BUILT)
+    """Return the tables that a page can ask for."""
+    return (*grid.names(), "dermamnist-validation", *computed.TABLES, *BUILT)
 
 
 def make(name: str, found: Results) -> Table:
-    """The table of this name."""
+    """Return the table of this name."""
     if name not in names():
         raise ValueError(f"no table {name!r}; use one of {', '.join(names())}")
-    if name in computed.names():
-        return computed.compute(name)
+    if name in computed.TABLES:
+        return computed.TABLES[name]()
     if name in BUILT:
         return BUILT[name](found)
     if name == "dermamnist-validation":
@@ -38,11 +38,11 @@ def make(name: str, found: Results) -> Table:
 
 
 def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
-    """An accuracy table: ours, row by row, over the rows of the paper."""
+    """Return an accuracy table: ours, row by row, over the rows of the paper."""
     series = [s for s in gather.accuracy_series(found) if s["data"] == name and s["split"] == split]
     budgets = sorted({_size(p["epsilon"]) for s in series for p in s["points"]})
-    columns = [Column("row", "method"), Column("source", "source")]
-    columns += [Column(labels.epsilon_label(e), labels.epsilon_label(e)) for e in budgets]
+    by_budget = (Column(labels.epsilon_label(e), labels.epsilon_label(e)) for e in budgets)
+    heads = (*columns(row="method", source="source"), *by_budget)
     rows = []
     for one in sorted(series, key=lambda s: s["source"]):
         row: dict[str, Value] = {"row": one["label"], "source": one["source"]}
@@ -62,11 +62,11 @@ def accuracy(name: str, found: Sequence[Group], split: str = "test") -> Table:
     copies = {p["provenance"] for s in series for p in s["points"] if p.get("provenance")}
     notes += [f"Our runs used this data: {copy}." for copy in sorted(copies)]
     title = f"{labels.DATA_TITLES.get(name, name)}: {split} accuracy by budget"
-    return Table(f"{name}-{split}", title, tuple(columns), tuple(rows), tuple(notes))
+    return Table(f"{name}-{split}", title, heads, tuple(rows), tuple(notes))
 
 
 def study(name: str, found: Sequence[Group]) -> Table:
-    """A study: ours and the paper's for every cell that was run."""
+    """Return a study: ours and the paper's for every cell that was run."""
     experiment = grid.experiment(name)
     own = [group for group in found if group.experiment == name]
     pairs = [(cell, group) for cell in experiment.cells for group in own if _fills(group, cell)]
@@ -78,24 +78,14 @@ def study(name: str, found: Sequence[Group]) -> Table:
         copy = gather.provenance(group.runs[0])
         of_copy = "" if copy is None else f", {copy.split(', ')[0]}"
         mean, std = gather.mean_and_spread(group.accuracies())
-        rows.append(
-            {
-                "row": cell.row + shorter + of_copy,
-                "column": cell.column,
-                "ours": gather.percent(mean, std, len(group.runs)),
-                "published": None
-                if cell.published is None
-                else gather.percent(*cell.published, None),
-            }
-        )
-    columns = (
-        Column("row", "row"),
-        Column("column", "point"),
-        Column("ours", "ours"),
-        Column("published", experiment.head),
-    )
+        row: dict[str, Value] = {"row": cell.row + shorter + of_copy, "column": cell.column}
+        row["ours"] = gather.percent(mean, std, len(group.runs))
+        paper = cell.published
+        row["published"] = None if paper is None else gather.percent(*paper, None)
+        rows.append(row)
+    heads = columns(row="row", column="point", ours="ours", published=experiment.head)
     notes = (*experiment.notes, *_copies([group for _, group in pairs]))
-    return Table(name, experiment.title, columns, tuple(rows), notes)
+    return Table(name, experiment.title, heads, tuple(rows), notes)
 
 
 def readme(found: Results) -> Table:
@@ -123,13 +113,13 @@ def readme(found: Results) -> Table:
             if group.family == "dirichlet" and paper is not None:
                 row["published"] = gather.percent(*paper, None)
         rows += own
-    columns = (
-        Column("data", "data set"),
-        Column("certified", "certified, ε = 1"),
-        Column("rule", "Dirichlet, ε = 1"),
-        Column("rate", "Dirichlet at the paper's rate, ε = 1"),
-        Column("published", "Dirichlet, the paper, ε = 1"),
-        Column("plain", "without privacy"),
+    heads = columns(
+        data="data set",
+        certified="certified, ε = 1",
+        rule="Dirichlet, ε = 1",
+        rate="Dirichlet at the paper's rate, ε = 1",
+        published="Dirichlet, the paper, ε = 1",
+        plain="without privacy",
     )
     notes = (
         f"Test accuracy in percent. certified: ε covers {gather.COVERS_WEIGHTS}. Dirichlet: ε "
@@ -137,7 +127,7 @@ def readme(found: Results) -> Table:
         *lost(measured.classes(found.folder, gather.keys(shown))),
         *_copies(shown),
     )
-    return Table("readme", "Test accuracy", columns, tuple(rows), notes)
+    return Table("readme", "Test accuracy", heads, tuple(rows), notes)
 
 
 def _readme_column(group: Group) -> str | None:
@@ -155,7 +145,7 @@ def _readme_column(group: Group) -> str | None:
 
 
 def covers(found: Results) -> Table:
-    """What each method's figure covers."""
+    """Return what each method's bound covers."""
     rows: list[dict[str, Value]] = [
         {
             "method": method.title,
@@ -165,17 +155,14 @@ def covers(found: Results) -> Table:
         }
         for method in map(methods.lookup, labels.by_title())
     ]
-    columns = (
-        Column("method", "method"),
-        Column("figure", "figure"),
-        Column("draws", "covers the draws"),
-        Column("weights", "covers the weights"),
+    heads = columns(
+        method="method", figure="figure", draws="covers the draws", weights="covers the weights"
     )
-    return Table("covers", "What a figure covers", columns, tuple(rows))
+    return Table("covers", "What a figure covers", heads, tuple(rows))
 
 
 def collapse(found: Results, source: str = "ours") -> Table:
-    """The learning-rate study by effective rate γκ: one curve, if Theorem 2's factor is right."""
+    """Return the learning-rate study by γκ: one curve, if Theorem 2's factor is right."""
     figure = gather.learning_rates(found.groups)
     points = [
         (rate * curve["kappa"], curve["alpha"], rate, accuracy)
@@ -186,20 +173,15 @@ def collapse(found: Results, source: str = "ours") -> Table:
         {"effective": effective, "alpha": alpha, "rate": rate, "ours": f"{accuracy:.2f}"}
         for effective, alpha, rate, accuracy in sorted(points)
     ]
-    columns = (
-        Column("effective", "γκ", 3),
-        Column("alpha", "α", 3),
-        Column("rate", "γ", 3),
-        Column("ours", "test accuracy, %"),
-    )
+    heads = columns(effective=("γκ", 3), alpha=("α", 3), rate=("γ", 3), ours="test accuracy, %")
     title = "Learning rates by their effect"
     name = "collapse" if source == "ours" else f"collapse-{source}"
     notes = tuple(figure["notes"]) if source == "ours" else (gather.AS_PUBLISHED,)
-    return Table(name, title, columns, tuple(rows), notes)
+    return Table(name, title, heads, tuple(rows), notes)
 
 
 def accountants(found: Results) -> Table:
-    """What a tighter accountant buys: the same recipe and budget, another r, another accuracy."""
+    """Return what a tighter accountant buys: another r and accuracy at the same budget."""
     wanted = [c for c in grid.experiment("fashion-mnist").cells if c.settings.lr is None]
     cells = {identity.cell(group.settings): group for group in found.groups}
     asked = [(c.settings, cells.get(identity.cell(c.settings))) for c in wanted]
@@ -217,19 +199,19 @@ def accountants(found: Results) -> Table:
         for settings, group in sorted(pairs, key=lambda pair: pair[0].epsilon)
         if settings.epsilon in budgets
     ]
-    columns = (
-        Column("epsilon", "ε"),
-        Column("accountant", "accountant"),
-        Column("r", "r", 3),
-        Column("lr", "learning rate by the rule", 3),
-        Column("ours", "test accuracy, %"),
-        Column("late", f"last {LATE} evaluations, mean (range)"),
+    heads = columns(
+        epsilon="ε",
+        accountant="accountant",
+        r=("r", 3),
+        lr=("learning rate by the rule", 3),
+        ours="test accuracy, %",
+        late=f"last {LATE} evaluations, mean (range)",
     )
-    return Table("accountants", "What a tighter accountant buys", columns, tuple(rows))
+    return Table("accountants", "What a tighter accountant buys", heads, tuple(rows))
 
 
 def _late(group: Group) -> str | None:
-    """How steady the end of the training was: with a constant rate the last iterate is noisy."""
+    """Return how steady the end of the training was; with a constant rate it is noisy."""
     often = [run["evaluations"] for run in group.runs if len(run["evaluations"]) >= 4 * LATE]
     late = [100 * accuracy for evaluations in often for _, accuracy in evaluations[-LATE:]]
     if not late:
@@ -249,13 +231,13 @@ BUILT: dict[str, Callable[[Results], Table]] = {
 
 
 def _copies(groups: Sequence[Group]) -> list[str]:
-    """Which data sets were not the originals."""
+    """Return which data sets were not the originals."""
     found = {(g.data, said) for g in groups if (said := gather.provenance(g.runs[0]))}
     return [f"{name}: {said}." for name, said in sorted(found)]
 
 
 def _fills(group: Group, cell: Cell) -> bool:
-    """Whether a group is a cell's, perhaps with other steps, which its row then says."""
+    """Return whether a group is a cell's, perhaps with other steps, which its row then says."""
     same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
     return identity.cell(same_steps) == identity.cell(cell.settings)
 
