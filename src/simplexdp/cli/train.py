@@ -82,9 +82,9 @@ def train(
 
 def _asked_for(path: str | None, as_json: bool) -> dict[str, str]:
     """Return the method for data of one's own: asked for in a terminal, else required."""
-    from simplexdp import data, methods
+    from simplexdp import data, files, methods
 
-    if path is None or path in data.names():
+    if path is None or path in data.names() or not files.expanded(path).exists():
         return {}
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ValueError(
