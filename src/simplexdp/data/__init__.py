@@ -138,6 +138,7 @@ def read_inputs(
     image_size: int | str | tuple[int, ...] | None = None,
     window: str | tuple[float, float] | None = None,
     missing: MissingOption = None,
+    features_from: str | None = None,
 ) -> Array:
     """Read new records, which have no labels, with the options of the training data.
 
@@ -152,6 +153,7 @@ def read_inputs(
         image_size: As `load`.
         window: As `load`.
         missing: As `load`.
+        features_from: As `load`.
 
     Returns:
         Inputs as a loaded model takes them.
@@ -162,5 +164,14 @@ def read_inputs(
     found = files.expanded(path)
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")
-    declarations = declared(label, bounds, categories, public_columns, drop, schema, missing)
+    declarations = declared(
+        label,
+        bounds,
+        categories,
+        public_columns,
+        drop,
+        schema,
+        missing,
+        features_from=features_from,
+    )
     return read_path(found, Options(declarations, image_size=image_size, window=window))
