@@ -135,7 +135,7 @@ WRONG: list[tuple[str, str]] = [
     ("--model cnn", "no use for --model"),
 ]
 OTHER: list[tuple[str, str]] = [
-    ("train --data {b}/good --image-size 4x4x1", "no method for data of your own"),
+    ("train --data {b}/good --image-size 4x4x1", "no method for your own data"),
     ("predict {b}/nowhere {b}/good", "finished model"),
     ("predict {b}/run {b}/nowhere.npz", "no file or folder"),
     ("predict {b}/run {b}/good", "was trained on arrays"),
