@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -128,3 +129,15 @@ def test_bad_sizes_and_seeds_are_refused():
         sampling.poisson_batch(0, 0.1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="seed is -1"):
         sampling.stream(-1, "batch", 0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**64 + 5, 2**127 + 9, 2**200 + 3])
+@pytest.mark.parametrize("step", [0, 7, 2**32 - 1, 2**32, 2**40])
+def test_a_stream_is_numpys_own_under_the_key_that_was_promised(seed, step):
+    """Runs of earlier versions go on with the batches and the noise that they began with."""
+    for purpose in ("batch", "noise-8", "torch", ""):
+        key = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()), step))
+        theirs = np.random.Generator(np.random.Philox(key))
+        ours = sampling.stream(seed, purpose, step)
+        assert str(ours.bit_generator.state) == str(theirs.bit_generator.state)
+        assert sampling.first_word(seed, purpose, step) >> 1 == theirs.integers(2**63)

@@ -126,7 +126,7 @@ def seed_torch(seed: int, purpose: str, step: int) -> None:
 
     Not `torch.manual_seed`: before a GPU is in use, that keeps a note of every call for later.
     """
-    key = int(sampling.stream(seed, purpose, step).integers(2**63))
+    key = sampling.first_word(seed, purpose, step) >> 1  # a generator's integers(2**63)
     torch.default_generator.manual_seed(key)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(key)

@@ -138,7 +138,8 @@ def train(job: Job, run: Run) -> Reached:
     with progress.steps(job.steps, start, run.show_progress and distributed.is_first()) as bar:
         for step, (inputs, labels) in enumerate(ahead, start):
             seed_torch(own, "torch", step)
-            job.model.train()
+            if not job.model.training:  # at first, and after a test or an empty batch
+                job.model.train()
             loss = job.update(inputs, labels, step)
             if loss is not None:
                 losses.append(loss)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save
 
-from simplexdp import data, methods, runs, training
+from simplexdp import Plan, data, methods, runs, statement, training
 from simplexdp.cli.shell import pair
 from simplexdp.data.schema import read_schema
 from simplexdp.runs import checkpoint
@@ -154,3 +154,21 @@ def test_a_number_is_a_number_whatever_its_type():
     with pytest.raises(TypeError, match="augment has something in it that is no text"):
         Settings(augment=("a", 5))
     assert np.isinf(Settings(epsilon=math.inf).epsilon)
+
+
+@pytest.mark.parametrize("name", ["covers_weights", "epsilon", "steps", "covers", "assumptions"])
+@pytest.mark.parametrize("value", [{}, "no", 10**400, [5], [{"text": 5}]])
+def test_a_statement_that_was_edited_claims_nothing(name, value):
+    """Text in the place of no would be read as yes."""
+    record = Plan(1.0, 1e-5, records=1000, batch_size=4, steps=10).statement().to_json()
+    assert statement.from_json(record).to_json() == record
+    if name in ("epsilon", "steps") and value == 10**400:
+        return  # a number, and shown as one
+    with pytest.raises(ValueError, match="damaged or was edited"):
+        statement.from_json({**record, name: value})
+
+
+@pytest.mark.parametrize("record", [{}, [], None, "text", {"assumptions": 5}])
+def test_what_is_no_statement_is_refused(record):
+    with pytest.raises(ValueError, match="damaged or was edited"):
+        statement.from_json(record)
