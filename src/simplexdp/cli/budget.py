@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from simplexdp import accounting
-from simplexdp import ledger as ledgers
 from simplexdp.cli.options import Schedule, with_options
 from simplexdp.cli.shell import Json, app, emit
 from simplexdp.files import check_picture
 from simplexdp.rounding import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from simplexdp.ledger import Ledger
 
 
 @app.command()
@@ -86,6 +88,8 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """Show what has been spent on a data set, or set the budget that must not be exceeded."""
+    from simplexdp import ledger as ledgers
+
     if path is not None and set_budget is None and not path.exists():
         raise ValueError(f"there is no ledger {path}; a run begins one, or --set-budget")
     book = ledgers.Ledger(path or ledgers.default_path())
@@ -115,11 +119,12 @@ def ledger(
     emit(record, as_json, "\n".join(lines) or "Nothing has been spent: the ledger is empty.")
 
 
-def _known(data: str, book: ledgers.Ledger) -> str:
+def _known(data: str, book: Ledger) -> str:
     """Return the ledger's name of a data set; refuse a typo, whose budget would bind nothing."""
     from simplexdp.data import names
+    from simplexdp.ledger import identity
 
-    found = ledgers.identity(data)
+    found = identity(data)
     if found in names() or book.knows(found) or Path(found).exists():
         return found
     raise ValueError(
