@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simplexdp.accounting.renyi import Cost
 
 # The accountants' names: a help text need not load scipy.
-NAMES = ("theorem1", "exact", "pld", "visible", "visible-pld")
+NAMES = ("theorem1", "exact", "visible", "pld", "visible-pld")
 _HOMES = {
     "ACCOUNTANTS": "accountants",
     "DOMINANCE_PROVED": "accountants",
