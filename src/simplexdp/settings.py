@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.accounting import NAMES as ACCOUNTANTS
 from simplexdp.methods import DEFAULT
 
 # Where a run is computed and how often it is looked at does not change what it is.

@@ -13,7 +13,6 @@ from simplexdp import plugins
 from simplexdp.cli import signals
 from simplexdp.cli.options import with_data, with_settings
 from simplexdp.cli.shell import Json, LargeDelta, Quiet, Verbose, app, emit, pair
-from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
 WHERE = ("device", "threads", "workers")  # may be others when a run goes on
@@ -48,6 +47,7 @@ def train(
 ) -> None:
     """Train one model; with no arguments: Algorithm 1 on the built-in digits at ε = 1."""
     from simplexdp import distributed, methods
+    from simplexdp.ledger import Ledger, default_path
     from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
