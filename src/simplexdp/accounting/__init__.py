@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simplexdp.accounting.accountants import (
         ACCOUNTANTS,
-        DOMINANCE_PROVED,
-        DOMINANCE_VERIFIED,
+        DOMINANCE,
         POISSON,
         SECRET_BATCHES,
         SEPARATE,
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 NAMES = ("theorem1", "exact", "visible", "pld", "visible-pld")
 _HOMES = {
     "ACCOUNTANTS": "accountants",
-    "DOMINANCE_PROVED": "accountants",
-    "DOMINANCE_VERIFIED": "accountants",
+    "DOMINANCE": "accountants",
     "POISSON": "accountants",
     "SECRET_BATCHES": "accountants",
     "SEPARATE": "accountants",
@@ -47,8 +45,7 @@ _HOMES = {
 }
 __all__ = [
     "ACCOUNTANTS",
-    "DOMINANCE_PROVED",
-    "DOMINANCE_VERIFIED",
+    "DOMINANCE",
     "NAMES",
     "POISSON",
     "SECRET_BATCHES",

@@ -20,8 +20,6 @@ class Accountant:
         relation: The neighbouring relation of its bound.
         assumptions: What the bound assumes.
         has_order: Whether ε comes from a Rényi order.
-        proved_from_alpha: The least α for which a second reader has checked its proof. Above 0
-            it rests on dominance too, which `assumptions_at` adds.
     """
 
     name: str
@@ -29,7 +27,6 @@ class Accountant:
     relation: str
     assumptions: tuple[str, ...]
     has_order: bool
-    proved_from_alpha: float = 0.0
 
     @property
     def participation(self) -> str:
@@ -40,19 +37,6 @@ class Accountant:
     def has_floor(self) -> bool:
         """Return whether its subsampling bound leaves a cost that no r lowers."""
         return self.has_order and self.participation == "hidden"
-
-    def proved_at(self, alpha: float) -> bool:
-        """Return whether ε is a theorem at this α, under the assumptions named."""
-        return alpha >= self.proved_from_alpha
-
-    def assumptions_at(self, alpha: float) -> tuple[str, ...]:
-        """Return the assumptions, with what is known of dominance at this α where ε needs it."""
-        if self.proved_from_alpha == 0.0:
-            return self.assumptions
-        return (
-            *self.assumptions,
-            DOMINANCE_PROVED if self.proved_at(alpha) else DOMINANCE_VERIFIED,
-        )
 
 
 THROUGH_DRAWS = (
@@ -72,14 +56,9 @@ SEPARATE = (
     "The softmax output of a record does not depend on other records of its batch "
     "(no batch normalisation)."
 )
-DOMINANCE_PROVED = (
+DOMINANCE = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: a "
-    "proof by this project for alpha of at least 1/2, not yet peer reviewed (docs/dominance.md)."
-)
-DOMINANCE_VERIFIED = (
-    "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: "
-    "for alpha below 1/2 by a proof of this project's that no second reader has checked yet; "
-    "scans found no counterexample (docs/dominance.md)."
+    "proof by this project, not yet peer reviewed (docs/dominance.md)."
 )
 
 _LEMMA_RELATION = (
@@ -115,17 +94,15 @@ ACCOUNTANTS: dict[str, Accountant] = {
             name="pld",
             title="privacy loss distribution of the vertex pair",
             relation="zero-out, where the null record and every absent record emit a dummy draw",
-            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE),
+            assumptions=(THROUGH_DRAWS, POISSON, SECRET_BATCHES, _HIDDEN, SEPARATE, DOMINANCE),
             has_order=False,
-            proved_from_alpha=0.5,
         ),
         Accountant(
             name="visible-pld",
             title="visible participation (privacy loss distribution)",
             relation="replace-input",
-            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE),
+            assumptions=(THROUGH_DRAWS, POISSON, _VISIBLE, SEPARATE, DOMINANCE),
             has_order=False,
-            proved_from_alpha=0.5,
         ),
     )
 }

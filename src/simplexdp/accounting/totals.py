@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from simplexdp.accounting.accountants import ACCOUNTANTS, DOMINANCE_PROVED, DOMINANCE_VERIFIED
+from simplexdp.accounting.accountants import DOMINANCE
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -160,8 +160,7 @@ def caveats(entries: Sequence[Charged], runs: int, broken: Mapping[str, int]) ->
     if draws:
         said.append(DRAWS_ONLY)
     if dirichlet:
-        proved = all(ACCOUNTANTS["pld"].proved_at(draw.alpha) for draw in dirichlet)
-        said.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
+        said.append(DOMINANCE)
     if accountant([entry.event for entry in entries]) != INFINITE and runs > 1:
         said.append(FIXED_BEFOREHAND)
     if runs:

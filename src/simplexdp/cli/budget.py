@@ -75,8 +75,7 @@ def _emit_cost(
         f"({known.title}; {known.relation}); it bounds the draws, NOT the weights"
     )
     if verbose:
-        assumptions = known.assumptions_at(schedule["alpha"])
-        text += "\nIt holds only if:\n" + "\n".join(f"- {one}" for one in assumptions)
+        text += "\nIt holds only if:\n" + "\n".join(f"- {one}" for one in known.assumptions)
     emit(record, as_json, text)
 
 

@@ -22,7 +22,7 @@ from simplexdp.paper.table import Column, Table
 
 ACCOUNTANTS_NOTE = (
     "ε at the paper's own r. All but the visible ones assume hidden participation; pld and "
-    "visible-pld rest on a dominance that this project proves for α ≥ ½, not yet peer reviewed. "
+    "visible-pld rest on a dominance that this project proves, not yet peer reviewed. "
     "None covers weights."
 )
 
