@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1e9, help="then it stops where it is")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--signals", type=int, default=200, help="sent at random moments")
     asked = parser.parse_args()
     import campaign
     import torch
@@ -44,11 +45,12 @@ def main() -> int:
         "seconds": round(time.monotonic() - began),
         "total": {**total, "wrong": sum(len(of["wrong"]) for of in found.values())},
         "of": found,
+        "signals": campaign.signalled(asked.signals),
     }
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     files.write_json(asked.out, record)
     print(json.dumps(record["total"]))
-    return 1 if record["total"]["wrong"] else 0
+    return 1 if record["total"]["wrong"] or record["signals"]["wrong"] else 0
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ def primitive_cache(rounds: int) -> dict[str, object]:
     for capacity in (1024, 16384):
         code = (
             "import sys, json, resource; sys.path.insert(0, sys.argv[1]); import speed, torch;"
-            "torch.set_num_threads(1); d = speed.small('cifar10');"
-            "jobs = {'fixed': speed.tight(d, 'resnet18', 40, 25, fixed=True),"
-            " 'Poisson': speed.tight(d, 'resnet18', 40, 25)};"
+            "torch.set_num_threads(1); d = speed.small('digits');"
+            "jobs = {'fixed': speed.tight(d, 'resnet18', 40, 30, fixed=True),"
+            " 'Poisson': speed.tight(d, 'resnet18', 40, 30)};"
             "r = speed.alternated(jobs, int(sys.argv[2]), 'fixed');"
             "r['megabytes'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024;"
             "print(json.dumps(r))"

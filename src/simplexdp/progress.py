@@ -7,20 +7,13 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from simplexdp.rounding import rounded_up
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn, Task
+    from rich.text import Text
 
 COMMANDS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats, halves of pairs, separators
 
@@ -83,23 +76,36 @@ def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
         yield StepBar(bar, total, done)
 
 
-class LeftByEstimate(ProgressColumn):
-    """Time left of a bar over estimated seconds that moves rarely: once in a run of hours.
+def left_by_estimate() -> ProgressColumn:
+    """Return the time left of a bar over estimated seconds that moves once in a run of hours.
 
     The task's field `moved` is the time at which it last moved, since it began.  What was done
     until then says how the estimates compare with the truth; from then on the clock runs.
     """
+    from rich.progress import ProgressColumn
+    from rich.text import Text
 
-    def render(self, task: Task) -> Text:
-        """Return the time left, as text."""
-        moved, elapsed = task.fields["moved"], task.elapsed or 0.0
-        pace = moved / task.completed if task.completed else 1.0
-        left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))
-        return Text(str(timedelta(seconds=round(left))))
+    class LeftByEstimate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            moved, elapsed = task.fields["moved"], task.elapsed or 0.0
+            pace = moved / task.completed if task.completed else 1.0
+            left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))
+            return Text(str(timedelta(seconds=round(left))))
+
+    return LeftByEstimate()
 
 
 def bars(show: bool = True, left: ProgressColumn | None = None) -> Progress:
     """Return a progress bar of the one style."""
+    from rich.console import Console  # not for those who show none
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -8,7 +8,7 @@ import made_data as made
 import numpy as np
 import pytest
 
-from simplexdp import data
+from simplexdp import accounting, data
 from simplexdp.data import catalog, registry, sources
 
 
@@ -166,3 +166,17 @@ def test_every_record_is_consistent() -> None:
         assert set(record.content) <= {
             f"{s}_{w}" for s in record.counts for w in ("inputs", "labels")
         }
+
+
+def test_what_a_list_says_of_the_digits_is_so():
+    """It is said without loading them."""
+    digits, said = data.load("digits"), data.describe("digits")
+    assert said["shape"] == list(digits.input_shape)
+    assert said["class_names"] == list(digits.class_names)
+    for name, split in (("train", digits.train), ("test", digits.test)):
+        assert said["counts"][name] == len(split)
+        assert said["class_counts"][name] == np.bincount(split.labels).tolist()
+
+
+def test_the_names_of_the_accountants_are_those_that_there_are():
+    assert tuple(accounting.ACCOUNTANTS) == accounting.NAMES

@@ -16,7 +16,9 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +26,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -345,6 +348,77 @@ def cut(scenario: Scenario, home: Path, disk: Callable[[Path], Disk]) -> tuple[s
     return text, said
 
 
+TRAIN = ["simplexdp", "train", "--method", "plain", "--model", "logistic", "--steps", "600",
+         "--batch-size", "8", "--seed", "3", "--quiet", "--out"]  # fmt: skip
+
+
+def command(arguments: Sequence[str], home: Path, ready: int) -> Callable[[], tuple[int, str]]:
+    """Run a command in a forked process; return its number and what waits for its end."""
+    said = home / "said"
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout, sys.stderr = io.TextIOWrapper(io.FileIO(1, "w")), os.fdopen(2, "w", 1)
+        sys.argv, code = list(arguments), 99
+        cli.signals.install(cli.INTERRUPTED)
+        os.write(ready, b"x")
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def result() -> tuple[int, str]:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.read_text()
+
+    result.child = child  # type: ignore[attr-defined]
+    return result
+
+
+def signalled(trials: int, seed: int = 0) -> dict[str, Any]:
+    """Send a signal to a training at a random moment; return how they ended and what was wrong."""
+    home = Path(tempfile.mkdtemp())
+    os.environ["SIMPLEXDP_LEDGER"] = str(home / "ledger.jsonl")
+    rng = random.Random(seed)
+    read, ready = os.pipe()
+    ended: dict[str, Any] = {"finished": 0, "saved": 0, "interrupted": 0, "wrong": []}
+    try:
+        for name in ("warm", "reference"):
+            began = time.monotonic()
+            code, said = command([*TRAIN, str(home / name)], home, ready)()
+            assert code == 0, said
+        whole = weights(home / "reference")
+        seconds = time.monotonic() - began
+        os.read(read, 99)
+        for trial in range(trials):
+            run = home / f"run{trial}"
+            number = rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+            waiting = command([*TRAIN, str(run)], home, ready)
+            os.read(read, 1)
+            time.sleep(rng.uniform(0, 1.1 * seconds))
+            os.kill(waiting.child, number)  # type: ignore[attr-defined]
+            code, said = waiting()
+            kind = "saved" if "stopped after step" in said else "interrupted"
+            ended["finished" if code == 0 else kind] += 1
+            if code not in (0, 2) or (code == 2 and said.count("\n") != 1):
+                ended["wrong"].append(f"{number} {code}: {said}")
+            if kind == "saved" and code == 2:
+                again = ["simplexdp", "train", "--resume", "--quiet", "--out", str(run)]
+                code, said = command(again, home, ready)()
+                os.read(read, 1)
+                if code or weights(run) != whole:
+                    ended["wrong"].append(f"after {number}: {code} {said}")
+    finally:
+        os.close(read)
+        os.close(ready)
+        shutil.rmtree(home, ignore_errors=True)
+    return ended
+
+
 def warm(scenario: Scenario, root: Path) -> None:
     """Let this process import and compute once what every forked one needs."""
     with contextlib.redirect_stderr(io.StringIO()):
@@ -420,5 +494,9 @@ if __name__ == "__main__":
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--signals", type=int, default=0, help="only so many signals")
     asked = parser.parse_args()
+    if asked.signals:
+        print(json.dumps({"signals": signalled(asked.signals)}))
+        sys.exit()
     print(json.dumps(campaign(asked.every, asked.only, seconds=asked.seconds), indent=1))

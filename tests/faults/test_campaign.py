@@ -52,3 +52,10 @@ def test_the_campaign_sees_what_is_broken_on_purpose(breaks: str, only: str) -> 
     code = BROKEN.format(folder=str(CAMPAIGN.parent), breaks=breaks, every=7, only=only)
     found = ran("-c", code)
     assert any(of["wrong"] for of in found.values())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
+def test_a_signal_at_any_moment_saves_and_ends_in_one_line() -> None:
+    found = ran(str(CAMPAIGN), "--signals", "8")["signals"]
+    assert found["wrong"] == []
+    assert found["saved"] >= 1, found

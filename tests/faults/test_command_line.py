@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -165,3 +166,17 @@ def test_a_stopped_training_says_how_to_go_on(tmp_path, blobs):
     settings = Settings(data="blobs", method="plain", batch_size=9, steps=5, seed=0)
     with pytest.raises(training.OutOfTime, match=r"after step 2 of 5; go on with --resume --out"):
         methods.run(settings, tmp_path / "run", dataset=blobs, stop=lambda: next(asked))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "list"]])
+def test_nothing_heavy_is_loaded_to_look_around(arguments):
+    heavy = {"torch", "sklearn", "scipy", "pyarrow", "PIL", "pooch", "requests", "rich"}
+    heavy |= {"numpy"} if arguments == ["--help"] else set()
+    code = "import sys; from simplexdp.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code += "print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = {name.strip("'[] ").partition(".")[0] for name in done.stderr.split(",")}
+    assert "typer" in loaded
+    assert loaded & heavy == set()

@@ -162,8 +162,8 @@ def test_a_statement_that_was_edited_claims_nothing(name, value):
     """Text in the place of no would be read as yes."""
     record = Plan(1.0, 1e-5, records=1000, batch_size=4, steps=10).statement().to_json()
     assert statement.from_json(record).to_json() == record
-    if name in ("epsilon", "steps") and value == 10**400:
-        return  # a number, and shown as one
+    if (name in ("epsilon", "steps") and value == 10**400) or (name, value) == ("assumptions", {}):
+        return  # a number, and none of them
     with pytest.raises(ValueError, match="damaged or was edited"):
         statement.from_json({**record, name: value})
 

@@ -240,7 +240,7 @@ def test_an_option_without_effect_is_refused(name, given, said, tmp_path):
 
 def test_time_left_goes_by_the_estimates_and_then_by_their_truth():
     """A bar over 100 estimated seconds of which 40 took 80, three seconds ago."""
-    column = progress.LeftByEstimate()
+    column = progress.left_by_estimate()
 
     def left(**task):
         shown = type("Shown", (), {"total": 100.0, **task})

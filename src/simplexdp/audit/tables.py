@@ -86,8 +86,8 @@ def table(
 def _row(job: attacks.Job, trials: int, models: int, step: Callable[[], None]) -> dict[str, Any]:
     in_out = dataclasses.replace(job, relation=claims.IN_OUT)
     noisy = methods.lookup(job.settings.method).audited.adds_noise
+    heard = attacks.make("transcript", job, step) if noisy else None
     found = {
-        "transcript": attacks.make("transcript", job, step) if noisy else None,
         "canary": attacks.make("canary", dataclasses.replace(job, trials=trials), step),
         "one_run": attacks.make("one-run", job, lambda: None),
         "one_run_in_out": attacks.make("one-run", in_out, lambda: None),
@@ -99,6 +99,7 @@ def _row(job: attacks.Job, trials: int, models: int, step: Callable[[], None]) -
         "claimed_epsilon": None if claims_nothing else job.settings.epsilon,
         "claimed_for_pairs": found["canary"]["claim"],
         "covers_weights": found["canary"]["covers_weights"],
+        "transcript": heard,
         **found,
     }
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from simplexdp import accounting
-from simplexdp import ledger as ledgers
 from simplexdp.cli.options import Schedule, with_options
 from simplexdp.cli.shell import Json, Verbose, app, emit
 from simplexdp.files import check_picture
 from simplexdp.rounding import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from simplexdp.ledger import Ledger
 
 
 @app.command()
@@ -103,6 +105,8 @@ def ledger(
     """Show what has been spent on a data set, or set the budget that must not be exceeded."""
     if context.invoked_subcommand is not None:
         return
+    from simplexdp import ledger as ledgers
+
     sets = set_budget is not None or covered_only is not None
     if path is not None and not sets and not path.exists():
         raise ValueError(f"there is no ledger {path}; a run begins one, or --set-budget")
@@ -149,6 +153,8 @@ def verify_ledger(
     as_json: Json = False,
 ) -> None:
     """Check that no line of the ledger was changed or is missing, and show its head."""
+    from simplexdp import ledger as ledgers
+
     before = None if context.parent is None else context.parent.params.get("path")
     book = ledgers.Ledger(path or before or ledgers.default_path())
     found = book.verify(head, accept=accept)
@@ -169,11 +175,12 @@ def verify_ledger(
     emit(record, as_json, text)
 
 
-def _known(data: str, book: ledgers.Ledger) -> str:
+def _known(data: str, book: Ledger) -> str:
     """Return the ledger's name of a data set; refuse a typo, whose budget would bind nothing."""
     from simplexdp.data import names
+    from simplexdp.ledger import identity
 
-    found = ledgers.identity(data)
+    found = identity(data)
     if found in names() or book.knows(found) or Path(found).exists():
         return found
     raise ValueError(

@@ -11,7 +11,6 @@ import typer
 from simplexdp.cli.options import with_data, with_settings
 from simplexdp.cli.shell import Json, LargeDelta, Quiet, app, emit, names
 from simplexdp.files import check_picture, write_json
-from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
 NETWORKS = "(network methods only)"
@@ -55,6 +54,7 @@ def compare(
     The ledger counts all of them; a method without a claim makes its total infinite.
     """
     from simplexdp import compare as comparison
+    from simplexdp.ledger import Ledger, default_path
 
     settings = Settings(**given, data_options=files)
     out = out or Path("runs") / f"compare-{secrets.token_hex(4)}"

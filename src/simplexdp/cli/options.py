@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from simplexdp.accounting import ACCOUNTANTS
+from simplexdp.accounting import NAMES as ACCOUNTANTS
 from simplexdp.cli.shell import names, number
 from simplexdp.settings import Settings, setting
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from simplexdp import files
 from simplexdp.data.catalog import check, describe, fetch, load_named, names, present
 from simplexdp.data.dataset import Array, DataError, Dataset, Split, to_model_input
-from simplexdp.data.own import Options, load_path
 from simplexdp.data.schema import (
     BoundsOption,
     CategoriesOption,
@@ -17,7 +16,6 @@ from simplexdp.data.schema import (
     declared,
 )
 from simplexdp.data.split import SPLIT_SEED
-from simplexdp.data.unlabelled import read_path
 
 __all__ = [
     "DataError",
@@ -113,6 +111,8 @@ def load(
             f"{name_or_path} is a path; leave out --data-dir and --allow-unverified, which are "
             "for data sets known by name"
         )
+    from simplexdp.data.own import Options, load_path  # pyarrow, for tables
+
     options = Options(
         schema=declared(
             label, bounds, categories, public_columns, drop, schema, missing, group, features_from
@@ -161,6 +161,9 @@ def read_inputs(
     Raises:
         DataError: If there is no such file, or it does not fit the options.
     """
+    from simplexdp.data.own import Options
+    from simplexdp.data.unlabelled import read_path
+
     found = files.expanded(path)
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")

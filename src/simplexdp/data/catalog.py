@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simplexdp import files
-from simplexdp.data import cache
+from simplexdp.data import builtin, cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
 from simplexdp.data.forms import Record
@@ -233,22 +233,23 @@ def _split_facts(splits: dict[str, Split], classes: int) -> dict[str, Any]:
 
 
 def _describe_digits() -> dict[str, Any]:
-    dataset = digits()
+    counts = builtin.DIGITS_CLASS_COUNTS
     return {
         "name": "digits",
         "title": "scikit-learn's handwritten digits",
         "status": "built in",
         "verified": True,
-        "shape": list(dataset.input_shape),
+        "shape": list(builtin.DIGITS_SHAPE),
         "dtype": "float32",
         "range": [-1.0, 1.0],
         "classes": 10,
-        "class_names": list(dataset.class_names),
-        **_split_facts({"train": dataset.train, "test": dataset.test}, 10),
+        "class_names": list(builtin.DIGITS_CLASSES),
+        "counts": {split: sum(of) for split, of in counts.items()},
+        "class_counts": counts,
         "licence": "CC BY 4.0 (UCI, Alpaydin and Kaynak)",
         "home": "https://archive.ics.uci.edu/dataset/80",
         "files": {},
-        "provenance": list(dataset.provenance),
+        "provenance": list(builtin.DIGITS_PROVENANCE),
     }
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import torch
+
     from simplexdp.data.preprocessing import Preprocessing
 
 Array = NDArray[Any]
@@ -104,6 +105,8 @@ def to_model_input(batch: torch.Tensor) -> torch.Tensor:
 
     The range 0..255 is the format's and not the data's, so nothing is read from the inputs.
     """
+    import torch  # not for those who only look at a set
+
     if batch.dtype == torch.uint8:
         return (batch.to(torch.float32) / 255.0 - 0.5) / 0.5
     return batch.to(torch.float32)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from simplexdp.data.readers import Reader
+if TYPE_CHECKING:
+    from simplexdp.data.readers import Reader
 
 Algorithm = Literal["md5", "sha256"]
 

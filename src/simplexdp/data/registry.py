@@ -5,10 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from simplexdp.data import readers
 from simplexdp.data.forms import File, Form, Package, Record
+
+if TYPE_CHECKING:
+    from simplexdp.data.dataset import Split
+    from simplexdp.data.readers import Reader
+
+
+def _reader(name: str) -> Reader:
+    """Return a reader that is imported when it reads."""
+
+    def read(files: Mapping[str, Path]) -> dict[str, Split]:
+        from simplexdp.data import readers
+
+        reader: Reader = getattr(readers, name)
+        return reader(files)
+
+    return read
 
 
 def _form(of: Mapping[str, Any]) -> Form:
@@ -18,7 +34,7 @@ def _form(of: Mapping[str, Any]) -> Form:
         for name, digest in of["files"].items()
     )
     package = Package(*of["package"]) if "package" in of else None
-    return Form(of["title"], found, getattr(readers, of["reader"]), package, of.get("note", ""))
+    return Form(of["title"], found, _reader(of["reader"]), package, of.get("note", ""))
 
 
 def _record(of: Mapping[str, Any]) -> Record:

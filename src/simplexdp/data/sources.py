@@ -12,16 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import pooch
-from requests.exceptions import RequestException
-from rich.console import Console
-from rich.progress import Progress, TaskID
+from typing import TYPE_CHECKING
 
 from simplexdp.data.archives import digests
 from simplexdp.data.dataset import DataError
 from simplexdp.data.forms import File, Form, Package, Record
 from simplexdp.data.registry import RECORDS
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 CONNECT_SECONDS = 10.0
 PACKAGE_SECONDS = 900.0
@@ -129,6 +128,11 @@ class _Bar:
 
 
 def _download_file(file: File, folder: Path) -> Path:
+    import pooch  # these take longer than a list of the data sets
+    from requests.exceptions import RequestException
+    from rich.console import Console
+    from rich.progress import Progress
+
     pooch.get_logger().setLevel(logging.WARNING)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

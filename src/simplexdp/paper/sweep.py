@@ -273,7 +273,7 @@ def steps_done(path: Path) -> int:
 @contextmanager
 def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
     """Show a bar over the estimated seconds of the grid."""
-    with progress.bars(show, left=progress.LeftByEstimate()) as shown:
+    with progress.bars(show, left=progress.left_by_estimate()) as shown:
         task = shown.add_task("sweep", total=max(total, 1e-9), moved=0.0)
 
         def advance(seconds: float, label: str) -> None:
