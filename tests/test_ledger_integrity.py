@@ -144,7 +144,6 @@ def test_modes_and_what_is_flushed_in_which_order(book: Ledger, monkeypatch: Any
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    os.umask(0o022)
     book.reserve("d", "m", FIT, "a", "weights")
     first = [re.sub(r"\.[0-9a-f]{16}$", ".new", name) for name in flushed]
     head = [".ledger.jsonl.head.new", "deep"]  # then its folder, after the rename
