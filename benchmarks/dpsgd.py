@@ -47,6 +47,7 @@ from simplexdp.methods.dpsgd.step import StepParameters, clipped_sum, set_noisy_
 from simplexdp.paper.cost import interval
 from simplexdp.runs import machine
 
+PAGE = Path(__file__).parents[1] / "docs" / "accounting.md"
 OUT = Path(__file__).parents[1] / "results" / "benchmarks" / "dpsgd.json"
 # network → input shape and batch
 NETWORKS: dict[str, tuple[tuple[int, int, int], int]] = {
@@ -57,6 +58,7 @@ NETWORKS: dict[str, tuple[tuple[int, int, int], int]] = {
 }
 CLASSES, CLIP, SIGMA, RATE = 10, 1.0, 1.0, 0.1
 DELTA, PRV_ERROR = 1e-5, 0.002
+PEERS = "dp-accounting", "opacus' PRV"
 OURS, HOOKS, GHOST, PLAIN = "ours", "opacus hooks", "opacus ghost", "without privacy"
 Step = Callable[[Tensor, Tensor], Any]
 
@@ -230,8 +232,41 @@ def calibrations() -> list[dict[str, Any]]:
     return rows
 
 
+def page_table(found: dict[str, Any]) -> str:
+    """Return the page's tables."""
+    lines = [
+        "| network | batch | ours, s | Opacus' hooks, s | its ghost clipping, s | plain, s "
+        "| ours over Opacus' best | noise over ours |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found["networks"]:
+        seconds = " | ".join(f"{row['seconds'][name]:.3g}" for name in (OURS, HOOKS, GHOST, PLAIN))
+        ratios = " | ".join(
+            f"{row['ratios'][name]['median']:.2f}"
+            + (f" ({one[0]:.2f}–{one[1]:.2f})" if (one := row["ratios"][name]["interval"]) else "")
+            for name in ("ours over opacus' best", "noise over ours")
+        )
+        lines.append(f"| {row['network']} | {row['batch_size']} | {seconds} | {ratios} |")
+    lines += [
+        "",
+        "| q | T | σ for ε = 1 | our calibration, s | one figure by dp-accounting, s "
+        "| one by Opacus' PRV, s | their ε at our σ |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["calibrations"]:
+        seconds, epsilon = row["seconds"], row["epsilon"]
+        shown = [seconds.get(f"{name}, one figure") for name in PEERS]
+        peers = " | ".join("–" if one is None else f"{one:.2g}" for one in shown)
+        theirs = ", ".join(f"{epsilon[name]:.4f}" for name in PEERS if name in epsilon)
+        lines.append(
+            f"| {row['rate']:g} | {row['steps']:,} | {row['noise_multiplier']:.4f} "
+            f"| {seconds['ours, calibration']:.2g} | {peers} | {theirs} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Measure, and write results/benchmarks/dpsgd.json."""
+    """Measure, and write results/benchmarks/dpsgd.json and the tables of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--network", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
@@ -253,6 +288,7 @@ def main() -> None:
             "calibrations": calibrated,
         }
         files.write_json(OUT, content)
+        files.put_between(PAGE, "dpsgd", page_table(content))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
 Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
 η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps drops out,
-and what is chosen is the horizon. See docs/certified.md for what was looked at while the constants
-were set.
+and what is chosen is the horizon. See docs/certified-proofs.md for what was looked at while the
+constants were set.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def choose(
     """Return the rule, with whatever the user fixed instead.
 
     ``largest`` is the largest eigenvalue of the second moment of rows that public images whitened:
-    they are not whitened again. Where rows stay unwhitened and nothing is known of their moments,
-    the horizon is cut into the most steps, which cost time alone, for the smallest rate.
+    they are not whitened again. Where no moments of the private rows are released, their largest
+    eigenvalue may be far above that of public images, or of 1/d: the horizon is then cut into the
+    most steps, which cost time alone, for the smallest rate.
     """
     if moment_share is None:
         pays = largest is None and moments_pay(records, mu, shape)
@@ -103,8 +104,7 @@ def choose(
     horizon = LOGIT_NOISE * records * mu / clip
     most = LARGEST_RATE if largest is None else min(LARGEST_RATE, STABLE / largest)
     if steps is None:
-        unknown = largest is None and moment_share == 0
-        fewest = MOST_STEPS if unknown and lr is None else FEWEST_STEPS
+        fewest = MOST_STEPS if moment_share == 0 and lr is None else FEWEST_STEPS
         steps = int(min(max(math.ceil(horizon / (lr or most)), fewest), MOST_STEPS))
     capped = lr is None
     if lr is None:

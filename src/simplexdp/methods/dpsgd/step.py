@@ -102,7 +102,8 @@ def gradients(
 
 def _add_clipped(totals: list[Tensor], found: list[ByRecord], clip: float) -> None:
     """Add every record's gradient, scaled down to the clip over all parameters together."""
-    with torch.autocast(totals[0].device.type, enabled=False):  # it would shorten the sums
+    # Autocast would shorten the sums.
+    with torch.no_grad(), torch.autocast(totals[0].device.type, enabled=False):
         norms = torch.stack([one.squares() for one in found]).sum(dim=0).sqrt()
         factors = (clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
