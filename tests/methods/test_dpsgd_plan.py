@@ -148,6 +148,16 @@ def test_a_loss_may_be_that_of_a_method_around_the_module() -> None:
         clipped_sums(network(), batch, 8, lambda _, b: lit.training_step(b), 1.0, 8)
 
 
+def test_a_record_without_a_gradient_is_not_told_by_a_refusal() -> None:
+    """A null record among none other: its step is noise, as that of any other."""
+    made = plan(batch_size=2, microbatch=1, steps=2)
+    model = nn.Linear(3, 2, bias=False)
+    batch = torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64)
+    made.begin_step(1, poisson=True)
+    made.gradient(model, batch, cross_entropy)
+    assert bool((model.weight.grad != 0).all())
+
+
 def test_a_module_that_keeps_statistics_is_refused() -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:

@@ -270,9 +270,21 @@ def clipped_sums(
     totals = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     before = dict(model.named_buffers())  # torch refuses to change them in place
 
+    called: list[nn.Module] = []
+
+    def note(module: nn.Module, _: Any) -> None:
+        called.append(module)
+
     def of_one(parameters: Mapping[str, Tensor], record: Any) -> Tensor:
         alone = mapped(record, lambda part: part.unsqueeze(0))
-        found: Tensor = functional_call(wrapped, dict(parameters), (alone,))
+        hooks = [
+            m.register_forward_pre_hook(lambda m, _: called.append(m)) for m in model.modules()
+        ]
+        try:
+            found: Tensor = functional_call(wrapped, dict(parameters), (alone,))
+        finally:
+            for hook in hooks:
+                hook.remove()
         return found
 
     for first in range(0, size, microbatch):
@@ -285,7 +297,7 @@ def clipped_sums(
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in by_record.values()]).norm(dim=0)
         # A gradient that is not finite cannot be clipped: it contributes nothing.
         factors = torch.where(norms.isfinite(), (clip / norms.clamp_min(1e-12)).clamp_max(1.0), 0.0)
-        if not bool((norms != 0).any()):
+        if not called:  # seen by the calls: gradients of 0 would tell of a null record
             raise ValueError("no parameter moves the loss; call the module that loss is given")
         for name, gradient in by_record.items():
             totals[name] += torch.einsum("n,n...->...", factors, gradient.nan_to_num(0.0, 0.0, 0.0))
