@@ -43,21 +43,11 @@ RESULT = ROOT / "results" / "mutants.json"
 FACTORS = (0.8, 0.9, 0.95, 1.05, 1.1, 1.2)
 PROCESSES = 2
 LONGEST = 300  # seconds that a test may take
-LIBRARIES = [
-    "torch",
-    "scipy.stats",
-    "mpmath",
-    "dp_accounting.pld",
-    "hypothesis",
-    "sklearn.datasets",
-    "pooch",
-    "requests",
-    "PIL.Image",
-    "pyarrow",
-    "filelock",
-    "rich.progress",
+LIBRARIES = (
+    *("torch", "scipy.stats", "mpmath", "dp_accounting.pld", "hypothesis", "sklearn.datasets"),
+    *("pooch", "requests", "PIL.Image", "pyarrow", "filelock", "rich.progress"),
     "safetensors.torch",
-]
+)
 SLOW_LIBRARIES = {"opacus": ("dpsgd", "gaussian_features")}  # only for tests with this in the name
 KILLED, SURVIVED, SAID = "killed", "survived", "survived, as the list says"
 
@@ -130,14 +120,14 @@ class Slot:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.package = folder, folder / "src" / "simplexdp"
-        shutil.copytree(SOURCE, self.package)  # with compiled files, which hold by their times
+        # With compiled files, which hold by their times, and without those that are being written.
+        shutil.copytree(SOURCE, self.package, ignore=shutil.ignore_patterns("*.pyc.*"))
         (folder / "tmp").mkdir()
         self.mutant: Mutant | None = None
-        self.began = 0.0
 
     def start(self, tests: Sequence[str], mutant: Mutant | None = None) -> int:
         """Fork a process that runs the tests on the copy; return its id."""
-        self.mutant, self.began = mutant, time.monotonic()
+        self.mutant = mutant
         if mutant is not None:
             (self.package / mutant.file).write_text(mutant.source(), "utf-8")
         process = os.fork()

@@ -79,6 +79,29 @@ def test_every_step_adds_the_noise_of_its_event(rescale: bool) -> None:
     assert max(map(abs, products)) < limit
 
 
+def test_the_outermost_normals_are_as_fine_as_the_others() -> None:
+    """Of the lowest two of 2^32 levels, r²/2 − 31 log 2 is exponential; Kolmogorov at 10^-6."""
+
+    class Lowest:
+        """A generator whose 32 bits of radius are 0 or 1."""
+
+        def __init__(self) -> None:
+            self.rng = np.random.default_rng(0)
+            self.bit_generator, self.random = self, self.rng.random
+
+        def random_raw(self, count: int) -> np.ndarray:
+            words = self.rng.integers(0, 2**32, 2 * count, dtype=np.uint32)
+            words[1::2] %= 2
+            return words.view(np.uint64)
+
+    found = dpsgd_step.normals(Lowest(), 2 * dpsgd_step.PAIRS)  # type: ignore[arg-type]
+    cosines, sines = found.astype(np.float64).reshape(2, -1)
+    energy = (cosines**2 + sines**2) / 2
+    assert stats.kstest(energy - 31 * math.log(2.0), "expon").pvalue > 1e-6
+    angle = np.arctan2(sines, cosines)
+    assert stats.kstest(angle / math.pi, stats.uniform(-1, 2).cdf).pvalue > 1e-6
+
+
 def test_one_record_moves_the_gradient_by_the_clip_over_the_public_divisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

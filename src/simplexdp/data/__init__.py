@@ -8,7 +8,13 @@ from pathlib import Path
 from simplexdp import files
 from simplexdp.data.catalog import check, describe, fetch, load_named, names, present
 from simplexdp.data.dataset import Array, DataError, Dataset, Split, to_model_input
-from simplexdp.data.schema import BoundsOption, CategoriesOption, NamesOption, declared
+from simplexdp.data.schema import (
+    BoundsOption,
+    CategoriesOption,
+    MissingOption,
+    NamesOption,
+    declared,
+)
 from simplexdp.data.split import SPLIT_SEED
 
 __all__ = [
@@ -39,6 +45,8 @@ def load(
     drop: NamesOption = None,
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
+    window: str | tuple[float, float] | None = None,
+    missing: MissingOption = None,
     test_fraction: float | None = None,
     split_seed: int = SPLIT_SEED,
     group: str | None = None,
@@ -59,7 +67,10 @@ def load(
             which `Dataset.computed_from_data` then names.
         drop: By path: columns to leave out.
         schema: By path: a JSON file with all of these.
-        image_size: By path: height, width and channels, as "28x28x1".
+        image_size: By path: height, width and channels of images, as "28x28x1".
+        window: By path: the values of deep gray images that become black and white, as "-160:240".
+        missing: By path: what stands for missing values of a column, as "age=50", or
+            "age=indicator" for a feature of its own; "indicator" alone is for all columns.
         test_fraction: By path: the share of each class to hold out.
         split_seed: By path: the seed of that split.
         group: By path: the column of a table, or the array of an .npz, that says whose a record
@@ -79,7 +90,8 @@ def load(
         >>> digits.classes, digits.train
         (10, Split(1437 records of shape (1, 8, 8), float32))
     """
-    own = (label, test, bounds, categories, public_columns, drop, schema, image_size)
+    of_files = (image_size, window, missing)
+    own = (label, test, bounds, categories, public_columns, drop, schema, *of_files)
     if str(name_or_path) in names():
         if any(option is not None for option in (*own, test_fraction, group)):
             raise DataError(
@@ -103,12 +115,13 @@ def load(
 
     options = Options(
         schema=declared(
-            label, bounds, categories, public_columns, drop, schema, group, features_from
+            label, bounds, categories, public_columns, drop, schema, missing, group, features_from
         ),
         test=None if test is None else files.expanded(test),
         test_fraction=test_fraction,
         split_seed=split_seed,
         image_size=image_size,
+        window=window,
     )
     return load_path(path, options)
 
@@ -123,6 +136,9 @@ def read_inputs(
     drop: NamesOption = None,
     schema: str | Path | None = None,
     image_size: int | str | tuple[int, ...] | None = None,
+    window: str | tuple[float, float] | None = None,
+    missing: MissingOption = None,
+    features_from: str | None = None,
 ) -> Array:
     """Read new records, which have no labels, with the options of the training data.
 
@@ -135,6 +151,9 @@ def read_inputs(
         drop: As `load`.
         schema: As `load`.
         image_size: As `load`.
+        window: As `load`.
+        missing: As `load`.
+        features_from: As `load`.
 
     Returns:
         Inputs as a loaded model takes them.
@@ -148,5 +167,14 @@ def read_inputs(
     found = files.expanded(path)
     if not found.exists():
         raise DataError(f"there is no file or folder {path}")
-    declarations = declared(label, bounds, categories, public_columns, drop, schema)
-    return read_path(found, Options(declarations, image_size=image_size))
+    declarations = declared(
+        label,
+        bounds,
+        categories,
+        public_columns,
+        drop,
+        schema,
+        missing,
+        features_from=features_from,
+    )
+    return read_path(found, Options(declarations, image_size=image_size, window=window))

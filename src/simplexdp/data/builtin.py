@@ -30,6 +30,8 @@ def digits() -> Dataset:
     """
     from sklearn.datasets import load_digits  # a second, and not for those who only look
 
+    from simplexdp.data.preprocessing import Preprocessing
+
     bunch = load_digits()
     inputs = (np.asarray(bunch.images, dtype=np.float32) / 8.0 - 1.0)[:, None]
     labels = np.asarray(bunch.target, dtype=np.int64)
@@ -41,4 +43,5 @@ def digits() -> Dataset:
         validation=None,
         class_names=DIGITS_CLASSES,
         provenance=DIGITS_PROVENANCE,
+        preprocessing=Preprocessing((1, 8, 8), bounds=((0.0, 16.0),)),
     )

@@ -24,7 +24,6 @@ from simplexdp.data.sources import (
     from_folder,
     from_package,
 )
-from simplexdp.progress import warn
 
 DATA_DIR_VARIABLE = "SIMPLEXDP_DATA_DIR"
 _UNVERIFIED = "-unverified-"
@@ -132,14 +131,13 @@ def _remote(record: Record) -> list[Callable[[Path], Found]]:
 
 
 def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
-    """Try each remote source; say what fails on standard error."""
+    """Try each remote source; only where all fail is it said why."""
     for attempt in _remote(record):
         with cache.work_folder(base, record.name) as work:
             try:
                 return _store(record, attempt(work), base, force)
             except DataError as error:
                 reasons.append(str(error))
-                warn(f"{record.name}: {error}")
     raise DataError(
         f"{record.name} could not be had ({'; '.join(reasons)}): "
         f"name a folder that holds it with --data-dir or {DATA_DIR_VARIABLE}"
@@ -180,6 +178,8 @@ def load_named(
     allow_unverified: bool = False,
 ) -> Dataset:
     """Load a set by name, fetched when the cache lacks it; inputs are memory-mapped."""
+    from simplexdp.data.preprocessing import Preprocessing  # pyarrow, for tables
+
     if name == "digits":
         return digits()
     record = record_of(name)
@@ -194,6 +194,7 @@ def load_named(
         class_names=record.class_names,
         provenance=tuple(_for_statements(sentence) for sentence in found.provenance),
         checksums={name: sha for name, sha in own.items() if sha not in KNOWN_COPIES},
+        preprocessing=Preprocessing(record.shape),
     )
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
+    from simplexdp.data.preprocessing import Preprocessing
+
 Array = NDArray[Any]
 
 
@@ -37,9 +39,16 @@ class Split:
             raise DataError(
                 f"{len(self.inputs)} inputs but {len(self.labels)} labels: every record needs both"
             )
+        if self.groups is not None and len(self.groups) != len(self.labels):
+            raise DataError(f"{len(self.groups)} groups but {len(self.labels)} labels")
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, rows: NDArray[np.int64]) -> Split:
+        """Return some of the records."""
+        groups = None if self.groups is None else self.groups[rows]
+        return Split(self.inputs[rows], self.labels[rows], groups)
 
     @property
     def persons(self) -> int:
@@ -60,7 +69,7 @@ class Dataset:
     that nobody else is known to have, for the run's own record and not for a statement: a checksum
     of private records tells them from all others.  `vectors` says that inputs are vectors of
     unknown making (an .npz of floats), and `features_from` what their user, or that of an encoder,
-    declares it to be.
+    declares it to be. `preprocessing` turns new records into inputs.
     """
 
     name: str
@@ -73,6 +82,7 @@ class Dataset:
     checksums: Mapping[str, str] = field(default_factory=dict)
     vectors: bool = False
     features_from: str | None = None
+    preprocessing: Preprocessing | None = None
 
     @property
     def classes(self) -> int:

@@ -7,6 +7,7 @@ preprocessing reads from them is named in `computed_from_data`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 
 from simplexdp import files
 from simplexdp.data import arrays, images, tables
-from simplexdp.data.dataset import Array, DataError, Dataset, Split
+from simplexdp.data.dataset import DataError, Dataset, Split
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.readers import npz_keys
 from simplexdp.data.schema import Schema
 from simplexdp.data.split import SPLIT_SEED, numbered, split_persons, stratified_split
+from simplexdp.progress import warn
 
 MAX_CLASSES = 10_000
 TEST_FRACTION = 0.2
@@ -34,6 +37,7 @@ class Options:
     test_fraction: float | None = None
     split_seed: int = SPLIT_SEED
     image_size: int | str | tuple[int, ...] | None = None
+    window: str | tuple[float, float] | None = None
 
 
 def classes_of(labels: list[str]) -> tuple[str, ...]:
@@ -82,7 +86,8 @@ def _split(
         train, test = split_persons(labels, persons, fraction, options.split_seed)
     if len(np.unique(labels[train])) < len(np.unique(labels)):
         raise DataError(
-            "the test fraction leaves a class without training records: make it smaller"
+            "the test data would take a class or all its persons from the training records: "
+            "make --test-fraction smaller, or give --test"
         )
     return (
         train,
@@ -119,10 +124,14 @@ def _dataset(
     test: Split,
     classes: tuple[str, ...],
     how: str,
+    preprocessing: Preprocessing,
+    seen: Counter[str],
     computed: tuple[str, ...] = (),
     vectors: bool = False,
     features_from: str | None = None,
 ) -> Dataset:
+    if seen:
+        warn(images.told(seen))
     if train.groups is not None:
         most = int(np.bincount(train.groups).max())
         how += f"; {train.persons} persons in training, with {most} records at most"
@@ -136,6 +145,7 @@ def _dataset(
         computed_from_data=computed,
         vectors=vectors,
         features_from=features_from,
+        preprocessing=preprocessing,
     )
 
 
@@ -176,14 +186,19 @@ def load_table(path: Path, options: Options) -> Dataset:
             train_groups, test_groups = _persons(named, others)
     if schema.group is not None:
         schema = replace(schema, drop=schema.drop | {schema.group})
-    plan = tables.encoders(train_table, schema, tables.is_csv(path))
+    columns, computed = tables.columns_of(train_table, schema, tables.is_csv(path))
+    seen: Counter[str] = Counter()
+    train_inputs = tables.encode(train_table, columns, path.name, seen)
+    test_inputs = tables.encode(test_table, columns, test_path.name, seen)
     return _dataset(
         path,
-        Split(tables.encode(train_table, plan, path), train_labels, train_groups),
-        Split(tables.encode(test_table, plan, test_path), test_labels, test_groups),
+        Split(train_inputs, train_labels, train_groups),
+        Split(test_inputs, test_labels, test_groups),
         classes,
         how,
-        tuple(e.computed for e in plan if e.computed is not None),
+        Preprocessing(train_inputs.shape[1:], columns=columns),
+        seen,
+        computed,
     )
 
 
@@ -198,24 +213,30 @@ def load_images(path: Path, options: Options) -> Dataset:
     train_root = training_folder(path)
     test_root = options.test or (path / "test" if train_root != path else None)
     files = images.class_folders(train_root)
-    computed: tuple[str, ...] = ()
     if options.image_size is None:
-        size = images.size_of_first(files)
-        computed = (f"the image size {size[0]}×{size[1]}×{size[2]} (that of the first image)",)
-    else:
-        size = images.parse_size(options.image_size)
-    resize = options.image_size is not None
-    inputs, texts = images.read_images(files, size, resize)
+        first = images.suggested_size(next(iter(files.values()))[0])
+        raise DataError(
+            f"{path.name} needs the size of its images, a public fact: give --image-size {first} "
+            "(that of the first one) or another"
+        )
+    form = images.Form(images.parse_size(options.image_size), images.parse_window(options.window))
+    texts = [name for name, paths in files.items() for _ in paths]
     named = images.persons(files, train_root)
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    seen: Counter[str] = Counter()
+    height, width, channels = form.size
+    preprocessing = Preprocessing((channels, height, width), window=form.window)
+    inputs = images.read_images(files, form, seen)
     if test_root is None:
-        train, test, how = _parted(inputs, labels, named, options)
-        return _dataset(path, train, test, classes, how, computed)
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
+        return _dataset(path, train, test, classes, how, preprocessing, seen)
     test_files = images.class_folders(test_root)
-    test_inputs, test_texts = images.read_images(test_files, size, resize)
+    test_texts = [name for name, paths in test_files.items() for _ in paths]
     test_labels = encode_labels(test_texts, classes, test_root.name)
+    test_inputs = images.read_images(test_files, form, seen)
     groups: tuple[Indices | None, Indices | None] = (None, None)
     if named is not None:
         groups = _persons(named, images.persons(test_files, test_root) or [])
@@ -225,7 +246,8 @@ def load_images(path: Path, options: Options) -> Dataset:
         Split(test_inputs, test_labels, groups[1]),
         classes,
         _tested_on(test_root.name, options),
-        computed,
+        preprocessing,
+        seen,
     )
 
 
@@ -250,33 +272,30 @@ def load_npz(path: Path, options: Options) -> Dataset:
         train = Split(inputs, labels, groups[0])
         test = Split(test_inputs, test_labels, groups[1])
     else:
-        train, test, how = _parted(inputs, labels, named, options)
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
     if test.inputs.shape[1:] != train.inputs.shape[1:] or test.inputs.dtype != train.inputs.dtype:
         raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
-    scaler, computed = arrays.scaler(train.inputs, options.schema, path)
+    bounds, computed = arrays.bounds_of(train.inputs, options.schema, path)
+    vectors = arrays.of_unit_length(train.inputs, options.schema)
     return _dataset(
         path,
-        replace(train, inputs=scaler(train.inputs)),
-        replace(test, inputs=scaler(test.inputs)),
+        replace(train, inputs=arrays.scaled(train.inputs, bounds, vectors)),
+        replace(test, inputs=arrays.scaled(test.inputs, bounds, vectors)),
         classes,
         how,
+        Preprocessing(train.inputs.shape[1:], bounds, vectors=vectors),
+        Counter(),
         computed,
         vectors=inputs.ndim == 2 and inputs.dtype.kind == "f",
         features_from=options.schema.features_from,
     )
 
 
-def _parted(
-    inputs: Array, labels: Indices, named: list[str] | None, options: Options
-) -> tuple[Split, Split, str]:
+def _parted(whole: Split, options: Options) -> tuple[Split, Split, str]:
     """Return training and test records of data that come in one piece, and how they were parted."""
-    persons = None if named is None else numbered(named)
-    train, test, how = _split(labels, options, persons)
-
-    def part(rows: Indices) -> Split:
-        return Split(inputs[rows], labels[rows], None if persons is None else persons[rows])
-
-    return part(train), part(test), how
+    train, test, how = _split(whole.labels, options, whole.groups)
+    return whole.take(train), whole.take(test), how
 
 
 def check_used(path: Path, options: Options) -> None:
@@ -285,11 +304,13 @@ def check_used(path: Path, options: Options) -> None:
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
         if replace(schema, features_from=None) != Schema():
-            unused = "a label, bounds, categories, a group, public or dropped columns"
-    elif options.image_size is not None:
-        unused = "an image size"
-    elif path.suffix.lower() == ".npz" and (schema.label or schema.categories or schema.drop):
-        unused = "a label, categories or dropped columns"
+            unused = "a label, bounds, categories, missing, a group, public or dropped columns"
+    elif options.image_size is not None or options.window is not None:
+        unused = "an image size or a window"
+    elif path.suffix.lower() == ".npz" and (
+        schema.label or schema.categories or schema.drop or schema.missing
+    ):
+        unused = "a label, categories, missing values or dropped columns"
     if unused is not None:
         raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
 

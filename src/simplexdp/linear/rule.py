@@ -3,8 +3,8 @@
 Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
 Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
 η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps drops out,
-and what is chosen is the horizon. See docs/certified.md for what was looked at while the constants
-were set.
+and what is chosen is the horizon. See docs/certified-proofs.md for what was looked at while the
+constants were set.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from torch import nn
 
 from simplexdp import data, features, noise, sampling
 from simplexdp.claims import Assumption, common_assumptions
+from simplexdp.evaluation import recalls
 from simplexdp.methods.base import Method, Run, Trained
 from simplexdp.settings import Settings
 
@@ -121,7 +122,7 @@ def compute(
 
 def trained(
     run: Run,
-    model: nn.Module,
+    model: FeatureLinear,
     dataset: data.Dataset,
     rows: Rows,
     score: Callable[[NDArray[Any], NDArray[Any]], float],
@@ -138,7 +139,13 @@ def trained(
     if run.folder is not None:
         measured = {"step": steps, "test_accuracy": accuracy, "epsilon": epsilon}
         run.folder.append_metrics({**measured, "seconds": round(seconds, 3)})
-    return Trained(model, accuracy, validation, seconds)
+    with torch.no_grad():
+        found = [
+            model.on_features(torch.from_numpy(rows.test[at : at + 4096].copy())).argmax(1).numpy()
+            for at in range(0, len(rows.test), 4096)
+        ]
+    shares = recalls(np.concatenate(found), dataset.test.labels, dataset.classes)
+    return Trained(model, accuracy, validation, seconds, shares)
 
 
 def noise_bits(seed: int | None) -> noise.Bits:

@@ -31,9 +31,10 @@ from simplexdp.settings import Settings
 
 RULE_NOTE = (
     "Steps, clip, rate and the shares of the budget follow a rule from n, μ and the shape of the "
-    "features, whose constants were set by accuracy on held-out training records of FashionMNIST "
-    "and MNIST, with a part for DermaMNIST's validation set and for accuracies on digits; three "
-    "were set or added after test accuracies had been seen (docs/certified.md)."
+    "features, whose constants, and those of the patch features, were set by accuracy on held-out "
+    "training records of FashionMNIST, MNIST and CIFAR10, with a part for DermaMNIST's validation "
+    "set and for accuracies on digits; three were set or added after test accuracies had been seen "
+    "(docs/certified-proofs.md)."
 )
 
 

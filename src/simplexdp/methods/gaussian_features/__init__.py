@@ -83,6 +83,7 @@ class GaussianFeatures(_on_features.OnFeatures):
     bound = "Gaussian"
     revision = 2  # scattering features in another order of sums
     covers_draws = covers_weights = "yes, with fixed features"
+    probabilities = False
     Options = GaussianOptions
     audited = Audited(
         removes=True,
