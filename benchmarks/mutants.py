@@ -264,7 +264,7 @@ def run(arguments: argparse.Namespace) -> int:
     mutants = read(arguments.list)
     if found := faults(mutants):
         raise SystemExit("\n".join(found))
-    chosen = [m for m in mutants if arguments.only in m.file]
+    chosen = [m for m in mutants if any(part in m.file for part in arguments.only)]
     some = arguments.seconds is not None
     done: dict[str, str] = {}
     spent = 0.0
@@ -310,7 +310,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="mutants of files whose path contains this")
+    parser.add_argument("--only", nargs="+", default=[""], help="of files with this in their path")
     parser.add_argument("--anew", action="store_true", help="forget the outcomes that are kept")
     parser.add_argument("--seconds", type=float, help="some by chance, until so long has passed")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="of the chance")

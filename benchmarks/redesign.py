@@ -122,9 +122,9 @@ def measured(tree: Path) -> dict[str, Any]:
     ]
     loaded = {}
     for what, arguments in LIGHT.items():
-        said = python(tree, "-X", "importtime", *arguments).stderr.splitlines()
-        tops = {line.split("|")[-1].strip().partition(".")[0] for line in said}
-        loaded[what] = sorted(tops & HEAVY) if "simplexdp" in tops else None
+        done = python(tree, "-X", "importtime", *arguments)
+        tops = {ln.split("|")[-1].strip().partition(".")[0] for ln in done.stderr.splitlines()}
+        loaded[what] = None if done.returncode else sorted(tops & HEAVY)  # None: there is no such
     traces = {}
     with tempfile.TemporaryDirectory() as folder:
         for what, command in TRACED.items():

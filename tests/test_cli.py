@@ -89,7 +89,7 @@ def test_in_a_terminal_the_method_is_asked_for(monkeypatch, capsys):
     for stream in (train.sys.stdin, train.sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(train.typer, "prompt", lambda *_, **__: "dirichlet")
-    assert train._asked_for("pets", as_json=False) == {"method": "dirichlet"}
+    assert train._asked_for(__file__, as_json=False) == {"method": "dirichlet"}
     assert len(capsys.readouterr().err.splitlines()) == 2
     assert train._asked_for("mnist", as_json=False) == train._asked_for(None, False) == {}
 

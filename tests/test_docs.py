@@ -152,6 +152,7 @@ def test_the_examples_of_docstrings(name: str) -> None:
             "benchmarks/lost_classes",
             "shares",
         ),
+        ("accounting", "ledger table", "ledger", "table", "benchmarks/ledger", "rows"),
     ],
 )
 def test_the_committed_tables_of_benchmarks_are_those_of_their_results(

@@ -28,19 +28,21 @@ def exported(folder: Path, settings: Settings) -> tuple[Any, Any]:
     return model, session
 
 
-def test_digits_by_a_network_and_on_features(tmp_path: Path) -> None:
+def test_a_network_on_raw_digits(tmp_path: Path) -> None:
     raw = np.asarray(load_digits().images, dtype=np.float64)[:, None]
-    for name, settings in {
-        "net": Settings(method="plain", steps=30, batch_size=32),
-        "scattering": Settings(method="certified"),
-    }.items():
-        (tmp_path / name).mkdir()
-        model, session = exported(tmp_path / name, settings)
-        found = session.run(["logits"], {"records": raw[:500]})[0]
-        expected = model.predict_proba(model.inputs(raw[:500]))
-        shares = np.exp(found - found.max(axis=1, keepdims=True))
-        assert np.allclose(shares / shares.sum(axis=1, keepdims=True), expected, atol=1e-4)
-        assert len(session.run(["logits"], {"records": raw[:1]})[0]) == 1
+    model, session = exported(tmp_path, Settings(method="plain", steps=30, batch_size=32))
+    found = session.run(["logits"], {"records": raw[:500]})[0]
+    expected = model.predict_proba(model.inputs(raw[:500]))
+    shares = np.exp(found - found.max(axis=1, keepdims=True))
+    assert np.allclose(shares / shares.sum(axis=1, keepdims=True), expected, atol=1e-4)
+    assert len(session.run(["logits"], {"records": raw[:1]})[0]) == 1
+
+
+def test_what_onnx_lacks_is_refused_in_one_line(tmp_path: Path) -> None:
+    methods.run(Settings(method="certified"), tmp_path / "run")
+    with pytest.raises(ValueError, match="steps that ONNX lacks"):
+        export.to_onnx(load_model(tmp_path / "run"), tmp_path / "m.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_table_with_gaps_and_categories(tmp_path: Path) -> None:

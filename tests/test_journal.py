@@ -20,12 +20,18 @@ def book(tmp_path):
     return Ledger(tmp_path / "deep" / "ledger.jsonl")
 
 
+def head_of(book):
+    return book.path.with_name(book.path.name + ".head")
+
+
 @pytest.mark.parametrize("cut", [1, 7, 40])
 def test_a_torn_last_line_is_tolerated_reported_and_closed(book, cut):
-    for run in "ab":
-        book.reserve("digits", "certified", events.gaussian(10.0), run, "weights")
+    book.reserve("digits", "certified", events.gaussian(10.0), "a", "weights")
+    head = head_of(book).read_bytes()
+    book.reserve("digits", "certified", events.gaussian(10.0), "b", "weights")
     whole = book.path.read_bytes()
     book.path.write_bytes(whole[:-cut])
+    head_of(book).write_bytes(head)  # killed before the line was acknowledged
     # A line that lost only its newline is whole, and counted.
     kept = ["a", "b"] if cut == 1 else ["a"]
     assert [entry.run for entry in book.entries()] == kept

@@ -27,6 +27,7 @@ def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
     outcome, folder = methods.run(SETTINGS, tmp_path / "run", dataset=blobs)
     names = {path.name for path in folder.path.iterdir()}
     assert names == {
+        "card.html",
         "run.json",
         "manifest.json",
         "metrics.jsonl",
@@ -160,7 +161,8 @@ def test_two_commands_do_not_train_in_one_folder(tmp_path, blobs, resume):
     """The second would be taken for the first, and both be counted once."""
     book = Ledger(tmp_path / "ledger.jsonl")
     settings = Settings(method="certified", data="blobs", seed=None)
-    with runs.RunFolder.create(tmp_path / "run", settings).held():
+    revision = methods.lookup("certified").revision
+    with runs.RunFolder.create(tmp_path / "run", settings, revision).held():
         before = (tmp_path / "run" / "run.json").read_text()
         with pytest.raises(ValueError, match=r"another process trains in|exists; choose another"):
             methods.run(settings, tmp_path / "run", resume=resume, dataset=blobs, ledger=book)

@@ -42,16 +42,16 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "empty" / "a").mkdir(parents=True)
     picture(base / "empty" / "b" / "0.png")
     (base / "broken/a/0.png").write_bytes(b"no picture")
-    rows = [f"{k},{'fm'[k % 2]},{'ny'[k % 2]}" for k in range(20)]
+    rows = [f"{k},{'fm'[k % 2]},{('no', 'yes')[k % 2]}" for k in range(20)]
     tables = {
         "t": ["age,sex,y", *rows],
-        "gaps": ["age,sex,y", *rows[:-1], ",f,n"],
-        "words": ["age,sex,y", *rows[:-1], "old,f,n"],
+        "gaps": ["age,sex,y", *rows[:-1], ",f,no"],
+        "words": ["age,sex,y", *rows[:-1], "old,f,no"],
         "headless": rows,
         "semicolon": ["age;sex;y", *(r.replace(",", ";") for r in rows)],
         "ragged": ["age,sex,y", *rows, "1,2,3,4"],
         "twice": ["age,age,y", *rows],
-        "oneclass": ["age,sex,y", *(f"{k},f,n" for k in range(20))],
+        "oneclass": ["age,sex,y", *(f"{k},f,no" for k in range(20))],
         "norecords": ["age,sex,y"],
         "other": ["age,sex,y", "3,f,maybe"],
     }
@@ -116,7 +116,7 @@ WRONG: list[tuple[str, str]] = [
     ("--data {b}/ragged.csv TABLE", "not a well-formed"),
     ("--data {b}/twice.csv TABLE", "two columns of the same name"),
     ("--data {b}/oneclass.csv TABLE", "at least two"),
-    ("--data {b}/norecords.csv TABLE", "has no records"),
+    ("--data {b}/norecords.csv TABLE", "not a well-formed"),
     ("--data {b}/latin.csv TABLE", "UTF-8"),
     ("--data {b}/t.csv --schema {b}/schema.json --label y", "exactly one of"),
     ("--data {b}/t.csv --schema {b}/nojson.json --label y", "is not JSON"),
@@ -135,7 +135,7 @@ WRONG: list[tuple[str, str]] = [
     ("--model cnn", "no use for --model"),
 ]
 OTHER: list[tuple[str, str]] = [
-    ("train --data {b}/good --image-size 4x4x1", "no method for data of your own"),
+    ("train --data {b}/good --image-size 4x4x1", "no method for your own data"),
     ("predict {b}/nowhere {b}/good", "finished model"),
     ("predict {b}/run {b}/nowhere.npz", "no file or folder"),
     ("predict {b}/run {b}/good", "was trained on arrays"),

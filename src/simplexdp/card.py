@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simplexdp.rounding import rounded_up
-from simplexdp.statement import RELATIONS, Statement
+from simplexdp.statement import PER_PERSON, RELATIONS, Statement
 
 PAGE = "card.html"
 REGISTRY = "deployment.yaml"
@@ -181,6 +181,7 @@ class Card:
     def registry(self) -> str:
         """Return an entry in the form of OpenDP's registry of deployments."""
         statement = self.statement
+        person = statement.unit == PER_PERSON
         claimed = {"epsilon": statement.epsilon, "delta": statement.delta}
         mu = statement.mechanism.get("mu")
         parameters = {k: v for k, v in {**claimed, "mu": mu}.items() if _finite(v)}
@@ -200,7 +201,7 @@ class Card:
                     "unprotected_quantities": list(statement.public),
                 },
                 "privacy_loss": {
-                    "privacy_unit": "record-level",
+                    "privacy_unit": "user-level" if person else "record-level",
                     "privacy_unit_description": statement.unit,
                     "privacy_parameters": parameters,
                     "privacy_parameters_description": statement.headline(),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
-from simplexdp.journal import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
 from simplexdp.rounding import rounded_up
+from simplexdp.tally import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -12,7 +12,7 @@ from typing import Any
 from simplexdp import __version__, claims, data, files, methods, progress, runs
 from simplexdp import audit as attacks
 from simplexdp.files import check_picture, finite
-from simplexdp.ledger import Ledger, identity
+from simplexdp.ledger import WEIGHTS, Ledger, identity
 from simplexdp.methods.base import OF_A_NETWORK, OPTIONAL
 from simplexdp.rounding import rounded_up
 from simplexdp.settings import DEFAULTS, Settings
@@ -98,7 +98,11 @@ def compare(
         claims.refuse_large_delta(settings.delta, len(dataset.train.labels))
     prepared = [methods.prepare(one, dataset) for one in chosen.values()]
     if ledger is not None:
-        ledger.check(identity(settings.data), seeds * [one.event for one in prepared])
+        ledger.check(
+            identity(settings.data),
+            seeds * [one.event for one in prepared],
+            uncovered=any(o.coverage.covers != WEIGHTS or o.coverage.broken() for o in prepared),
+        )
     rows = []
     with progress.bars(show_progress) as bar:
         task = bar.add_task("comparing", total=len(names) * seeds)

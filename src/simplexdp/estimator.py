@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, linear, noise
-from simplexdp.claims import large_delta
+from simplexdp.claims import Coverage, large_delta
 from simplexdp.data.schema import scale, to_unit
+from simplexdp.ledger import Ledger
 from simplexdp.methods import certified
 from simplexdp.methods._on_features import noise_bits
 from simplexdp.statement import Statement
@@ -33,7 +35,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         epsilon (float, default 1.0): Budget ε of one `fit`. Every further fit on the same data
-            adds to it.
+            adds to it; a `ledger` adds them up.
         delta (float, default 1e-5): Budget δ; choose it far below one over the number of rows.
         features (str or callable, default "auto"): A name, as `simplexdp train --features` takes
             it, a function or a torch module. One of your own must treat every record by itself and
@@ -49,6 +51,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps (int, optional): Gradient steps; by rule from the number of rows and the budget.
         clip (float, optional): Bound on the norm of each record's gradient; by rule.
         lr (float, optional): Learning rate; by rule.
+        ledger (Ledger or path, optional): Enters every fit before it begins; one that would exceed
+            the budget of `data_name` is refused.
+        data_name (str, optional): What the ledger keeps the rows under: a file's path or a label.
 
     Attributes:
         classes_ (ndarray): The distinct labels, sorted.
@@ -56,6 +61,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bias_ (ndarray): Released bias, one a class.
         epsilon_ (float): What the fit costs at `delta`.
         event_ (DpEvent): What a ledger is charged (`Ledger.reserve`).
+        ledger_entry_ (str or None): The id of its entry, where a ledger was given.
         statement_ (Statement): What may be claimed of this fit alone: not of steps before it that
             were fitted to the same rows (a scaler in a pipeline), nor of the other fits of a
             search or a cross-validation, nor of a choice among them by their scores.
@@ -90,6 +96,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps: int | None = None,
         clip: float | None = None,
         lr: float | None = None,
+        ledger: Ledger | str | Path | None = None,
+        data_name: str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -100,6 +108,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.steps = steps
         self.clip = clip
         self.lr = lr
+        self.ledger = ledger
+        self.data_name = data_name
 
     def fit(self, X: Any, y: Any) -> CertifiedClassifier:
         """Spend the budget on these rows.
@@ -135,10 +145,16 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lr=self.lr,
             largest=feature_map.largest,
         )
+        if self.ledger is not None and not self.data_name:
+            raise ValueError("a ledger needs a name for the data; give data_name too")
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
+        labels = labels.astype(np.int64)
+        linear.check(rows, labels, len(classes), shape, rule)
+        coverage = certified.coverage(feature_map, rule, cost, self.random_state is not None)
+        self.ledger_entry_ = self._entered(X, cost.event(), coverage)
         fitted = linear.fit(
             rows,
-            labels.astype(np.int64),
+            labels,
             len(classes),
             shape,
             rule,
@@ -151,13 +167,27 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = cost.epsilon
         self.n_iter_ = rule.schedule.steps
         self.event_ = cost.event()
-        coverage = certified.coverage(feature_map, rule, cost, self.random_state is not None)
         warned = large_delta(self.delta, len(X))
         notes = (certified.RULE_NOTE, *warned)
         self.statement_ = Statement.of(self.event_, coverage, self.n_iter_, notes)
         for note in warned:
             warnings.warn(note, stacklevel=2)
         return self
+
+    def _entered(self, X: Array, event: Any, coverage: Coverage) -> str | None:
+        """Count a fit before it begins, and return its entry's id."""
+        if self.ledger is None or self.data_name is None:
+            return None
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+        return book.reserve(
+            self.data_name,
+            certified.METHOD.name,
+            event,
+            type(self).__name__,
+            coverage.covers,
+            broken=coverage.broken(),
+            records=X,
+        )
 
     def decision_function(self, X: Any) -> Array:
         """Return the logits of each row.

@@ -114,19 +114,7 @@ def to_onnx(model: LoadedModel, path: str | Path) -> Path:
     example = torch.from_numpy(noise(model.preprocessing))
     building = target.with_name(f".{target.name}.{secrets.token_hex(4)}.onnx")
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-            made: Any = torch.onnx.export(
-                raw,
-                (example,),
-                input_names=["records"],
-                output_names=["logits"],
-                dynamic_shapes={"records": {0: torch.export.Dim("batch", min=1)}},
-                dynamo=True,
-                verbose=False,
-            )
-        proto = made.model_proto
+        proto = _proto(raw, example)
         told = {
             "preprocessing": json.dumps(model.preprocessing.to_json()),
             "class_names": json.dumps(list(model.class_names)),
@@ -144,6 +132,29 @@ def to_onnx(model: LoadedModel, path: str | Path) -> Path:
     finally:
         building.unlink(missing_ok=True)
     return target
+
+
+def _proto(raw: Raw, example: Tensor) -> Any:
+    """Return the model in ONNX's form, or refuse one that has no such form."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            made: Any = torch.onnx.export(
+                raw,
+                (example,),
+                input_names=["records"],
+                output_names=["logits"],
+                dynamic_shapes={"records": {0: torch.export.Dim("batch", min=1)}},
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        raise ValueError(
+            "the model has steps that ONNX lacks (scattering has: it computes with complex "
+            "numbers); use simplexdp predict, or train on other features"
+        ) from error
+    return made.model_proto
 
 
 def noise(preprocessing: Preprocessing, records: int = CHECKED) -> NDArray[Any]:

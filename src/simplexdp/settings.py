@@ -104,8 +104,8 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, hint in _hints().items():
-            _check_type(name, getattr(self, name), hint)
+        for name, kinds in _types().items():
+            _check_type(name, getattr(self, name), kinds)
         if not self.epsilon > 0:
             raise ValueError(f"epsilon is {self.epsilon}; give a positive budget, such as 1")
         if not 0 < self.delta < 1:
@@ -187,14 +187,17 @@ class Settings:
 
 
 @cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Settings)
+def _types() -> dict[str, tuple[Any, ...]]:
+    """Return the types that each field may have."""
+    hints = typing.get_type_hints(Settings)
+    unions = {
+        n: typing.get_args(h) if isinstance(h, types.UnionType) else (h,) for n, h in hints.items()
+    }
+    return {n: tuple(typing.get_origin(k) or k for k in kinds) for n, kinds in unions.items()}
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
+def _check_type(name: str, value: Any, kinds: tuple[Any, ...]) -> None:
     """Refuse a value that is not of a field's type; a whole number serves as a number."""
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    kinds = tuple(typing.get_origin(kind) or kind for kind in kinds)
     if isinstance(value, bool) or not isinstance(value, (*kinds, int) if float in kinds else kinds):
         raise TypeError(f"{name} is {_shown(value)}; give {' or '.join(_KINDS[k] for k in kinds)}")
     if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from simplexdp import data, methods, noise
+from simplexdp import data, files, methods, noise
 from simplexdp.audit import attacks, transcript
 from simplexdp.linear import exact_sums, noisy_gd, whitening
 from simplexdp.methods import dpsgd
@@ -113,16 +113,19 @@ def test_a_step_too_many_is_caught(images: data.Dataset, monkeypatch: pytest.Mon
     assert found["releases"]["steps"]["low"] > 1.1  # √(16/12) is 1.15
 
 
+@pytest.mark.parametrize(
+    ("module", "broken"), [(noisy_gd, {"steps"}), (whitening, {"mean", "moments"})]
+)
 def test_noise_that_is_drawn_once_and_used_again_is_caught(
-    images: data.Dataset, monkeypatch: pytest.MonkeyPatch
+    images: data.Dataset, monkeypatch: pytest.MonkeyPatch, module: Any, broken: set[str]
 ) -> None:
     def again(total: noise.Integers, sigma: float, bits: noise.Bits) -> noise.Integers:
         return noise.release(total, sigma, noise.seeded_bits(np.random.default_rng(1)))
 
-    monkeypatch.setattr(noisy_gd, "release", again)
-    found = heard(images, "certified", 2)
-    assert found["suspicious"] == ["steps"]
-    assert found["releases"]["steps"]["fresh_p_value"] < 1e-6
+    monkeypatch.setattr(module, "release", again)
+    found = heard(images, "certified", 4)
+    assert set(found["suspicious"]) >= broken
+    assert all(found["releases"][name]["fresh_p_value"] < 1e-6 for name in broken)
 
 
 def test_noise_of_another_law_is_caught(
@@ -178,3 +181,24 @@ def test_a_method_from_outside_is_heard(
     assert found["releases"]["sums"]["high"] > 0.98
     assert "not above the bound of 1" in found["summary"]
     assert "μ over its claim: sums" in found["summary"]
+
+
+def test_a_network_with_dropout_is_refused() -> None:
+    with pytest.raises(ValueError, match="with dropout"):
+        transcript._refuse_dropout(torch.nn.Sequential(torch.nn.Dropout(0.5)))
+    transcript._refuse_dropout(torch.nn.Sequential(torch.nn.Dropout(0.0), torch.nn.ReLU()))
+
+
+def test_a_run_s_own_schedule_is_heard_and_written_into_its_statement(
+    images: data.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "load", lambda name, **options: images)
+    asked = Settings(data="images", method="certified", steps=8, options={"features": "columns"})
+    _, folder = methods.run(asked, tmp_path / "run")
+    found = attacks.run(asked, "transcript", folder=folder.path, seed=0)
+    assert found["trials"] >= transcript.PAIRS
+    assert min(r["numbers"] for r in found["releases"].values()) >= transcript.NUMBERS
+    assert found["schedule"]["steps"] == 8
+    audited = files.read_json(folder.path / "statement.json")["audited"]
+    assert audited["attack"] == "transcript"
+    assert audited["summary"].endswith("trained on this run's own schedule")

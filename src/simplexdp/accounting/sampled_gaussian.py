@@ -56,7 +56,7 @@ def cost(noise_multiplier: float, sample_rate: float, steps: int, delta: float) 
     Example:
         >>> from simplexdp.accounting.sampled_gaussian import cost
         >>> round(cost(1.0, 0.01, 500, 1e-5), 2)
-        1.49
+        1.33
     """
     check_positive(noise_multiplier, "the noise multiplier")
     check_schedule(sample_rate, steps)

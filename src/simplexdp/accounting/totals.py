@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from simplexdp.accounting.accountants import ACCOUNTANTS, DOMINANCE_PROVED, DOMINANCE_VERIFIED
@@ -79,7 +79,7 @@ BROKEN = {
 
 
 class Charged(Protocol):
-    """What is looked at of a ledger's entry: its event, what that covers, the marks of its run."""
+    """What is looked at of a ledger's entries: an event, and what that covers."""
 
     @property
     def event(self) -> DpEvent:
@@ -88,15 +88,6 @@ class Charged(Protocol):
     @property
     def covers(self) -> str:
         """Return what its bound covers."""
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Return the marks of the assumptions that it breaks."""
-
-
-def broken(entries: Sequence[Charged]) -> dict[str, int]:
-    """Return how many runs break each of the assumptions, by mark."""
-    return {mark: sum(mark in entry.broken for entry in entries) for mark in BROKEN}
 
 
 def unbounded(runs: int) -> tuple[str, ...]:
@@ -131,8 +122,14 @@ def accountant(events: Sequence[DpEvent]) -> str | None:
     return EXACT if kinds == {GaussianDpEvent} else COMPOSED
 
 
-def caveats(entries: Sequence[Charged]) -> tuple[str, ...]:
-    """Say what a total over these entries assumes, and what it is not."""
+def caveats(entries: Sequence[Charged], runs: int, broken: Mapping[str, int]) -> tuple[str, ...]:
+    """Say what a total over these entries assumes, and what it is not.
+
+    Args:
+        entries: What the runs are charged; equal steps of several runs may be one.
+        runs: How many runs there are.
+        broken: How many of them break each assumption, by mark.
+    """
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
     from simplexdp.accounting.events import (
@@ -147,9 +144,9 @@ def caveats(entries: Sequence[Charged]) -> tuple[str, ...]:
     seen = [isinstance(step, VisiblySampledDpEvent | DirichletDpEvent) for step in draws]
     dirichlet = [m for m in map(mechanism_of, draws) if isinstance(m, DirichletDpEvent)]
     said = [
-        BROKEN[mark].one if runs == 1 else BROKEN[mark].several.format(runs)
-        for mark, runs in broken(entries).items()
-        if runs > 0
+        BROKEN[mark].one if by == 1 else BROKEN[mark].several.format(by)
+        for mark, by in broken.items()
+        if by > 0
     ]
     if not all(seen):
         said.append(HIDDEN)
@@ -165,8 +162,8 @@ def caveats(entries: Sequence[Charged]) -> tuple[str, ...]:
     if dirichlet:
         proved = all(ACCOUNTANTS["pld"].proved_at(draw.alpha) for draw in dirichlet)
         said.append(DOMINANCE_PROVED if proved else DOMINANCE_VERIFIED)
-    if accountant([entry.event for entry in entries]) != INFINITE and len(entries) > 1:
+    if accountant([entry.event for entry in entries]) != INFINITE and runs > 1:
         said.append(FIXED_BEFOREHAND)
-    if entries:
+    if runs:
         said.append(NOT_A_SUM)
     return tuple(said)

@@ -3,10 +3,11 @@
     audit.run(Settings(), attack="canary")   # one attack on one method
     audit.table()                            # all methods on the digits
 
-Rooms: bounds (how large must ε be), claims (in which relation is the claim held), crafting (which
-inputs are planted), worlds (what is trained when a canary is out), schedules (how much is trained),
-shadow (one attacked training), canary, one_run, membership and reconstruct (the attacks), attacks
-(one result in one form), tables, pictures.
+Rooms: bounds (how large must ε be), tradeoff (the same for a claim that is a curve), claims (in
+which relation is the claim held), crafting (which inputs are planted), worlds (what is trained when
+a canary is out), schedules (how much is trained), shadow (one attacked training), transcript,
+canary, one_run, membership and reconstruct (the attacks), attacks (one result in one form), tables,
+pictures.
 """
 
 from __future__ import annotations

@@ -63,15 +63,16 @@ def run(
 ) -> dict[str, Any]:
     """Attack a method, or with `folder` the method, model and budget of a finished run.
 
-    On a run, one-run trains its whole schedule on its data, membership its schedule on halves of
-    the records, canary few steps on at most 100 records, and reconstruct one step; canary, one-run
-    and reconstruct train without augmentation.  The result is written into the run's statement,
+    On a run, transcript and one-run train its whole schedule on its data, membership its schedule
+    on halves of the records, canary few steps on at most 100 records, and reconstruct one step; all
+    but membership train without augmentation.  The result is written into the run's statement,
     which says whether the schedule was the run's own.
 
     The canaries of canary and one-run are pairs of inputs, or in or out (`relation` in-out).
-    `trials` are trainings (canary), canaries (one-run), shadow models (membership) or records of
-    a batch (reconstruct).  With the attack `all`, each bound on ε has its share of the error, so
-    that all of them hold together at the confidence asked.  Pictures go to `out`.
+    `trials` are pairs of trainings (transcript), trainings (canary), canaries (one-run), shadow
+    models (membership) or records of a batch (reconstruct). With the attack `all`, each bound on ε
+    has its share of the error, so that all of them hold together at the confidence asked. Pictures
+    go to `out`.
     The seed is the audit's own; it decides nothing about anybody's privacy.
     """
     names: tuple[str, ...] = ATTACKS if attack == "all" else (attack,)
@@ -134,7 +135,7 @@ def check(trials: int | None, confidence: float) -> None:
 
 def _with_bar(attack: str, job: Job, show_progress: bool) -> dict[str, Any]:
     counts = {
-        "transcript": transcript.TRIALS,
+        "transcript": transcript.PAIRS,
         "canary": canary.TRIALS,
         "membership": membership.MODELS,
     }
@@ -283,9 +284,8 @@ def _transcript(job: Job, advance: Advance) -> dict[str, Any]:
         records = min(schedules.SMALL_RECORDS, len(dataset.train))
         settings = schedules.transcript(settings, records)
         dataset = crafting.subset(dataset, records, job.rng)
-    return transcript.audit(
-        settings, dataset, job.rng, job.trials or transcript.TRIALS, job.confidence, advance
-    )
+    settings = dataclasses.replace(settings, augment=())
+    return transcript.audit(settings, dataset, job.rng, job.trials, job.confidence, advance)
 
 
 def _canary(job: Job, advance: Advance) -> dict[str, Any]:

@@ -173,24 +173,23 @@ def contrasts(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
     return Planted(dataset, tuple(pairs))
 
 
-def extremes(dataset: data.Dataset, count: int, rng: np.random.Generator) -> list[Planted]:
-    """Return so many records that may be the worst for one release or another, each by itself.
+def extreme(dataset: data.Dataset, turn: int, rng: np.random.Generator) -> Planted:
+    """Return a record that may be the worst for one release or another.
 
     In turn: every pixel lit or dark at random, stripes of a random width, and the record as it is.
     """
-    made = []
-    for kind in range(count):
-        (pair,) = contrasts(dataset, 1, rng).pairs
-        if kind % 3 == 1:
-            width = int(rng.integers(1, max(2, dataset.input_shape[-1] // 2)))
-            row = np.where(np.arange(dataset.input_shape[-1]) // width % 2, LIT, -LIT)
-            first = np.broadcast_to(row, dataset.input_shape).astype(np.float32)
-            pair = dataclasses.replace(pair, first=first)
-        elif kind % 3 == 2:
-            own = np.asarray(dataset.train.inputs[pair.record], dtype=np.float32)
-            pair = dataclasses.replace(pair, first=own)
-        made.append(Planted(dataset, (pair,)))
-    return made
+    planted = contrasts(dataset, 1, rng)
+    (pair,) = planted.pairs
+    if turn % 3 == 1:
+        side = dataset.input_shape[-1]
+        width = int(rng.integers(1, max(2, side // 2)))
+        row = np.where(np.arange(side) // width % 2, LIT, -LIT)
+        first = np.broadcast_to(row, dataset.input_shape).astype(np.float32)
+    elif turn % 3 == 2:
+        first = np.asarray(dataset.train.inputs[pair.record], dtype=np.float32)
+    else:
+        first = pair.first
+    return Planted(dataset, (dataclasses.replace(pair, first=first),))
 
 
 def rarest(dataset: data.Dataset, count: int) -> Indices:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from simplexdp import __version__, data, files, methods, progress, runs, sampling
-from simplexdp.audit import attacks, claims, crafting, membership, one_run
+from simplexdp.audit import attacks, claims, crafting, membership, one_run, tradeoff, transcript
 from simplexdp.rounding import rounded_up
 from simplexdp.settings import DEFAULTS, Settings
 
@@ -43,6 +43,7 @@ def table(
         dataset = crafting.subset(dataset, MOST_RECORDS, rng)
     counts = {method: trials or methods.lookup(method).audited.trials for method in names}
     total = sum(counts.values()) + len(names) * (models + one_run.CANARIES // 10)
+    total += transcript.PAIRS * sum(methods.lookup(name).audited.adds_noise for name in names)
     rows = []
     with progress.bars(show_progress) as bar:
         task = bar.add_task("audit", total=total)
@@ -58,7 +59,9 @@ def table(
             def step(method: str = method) -> None:
                 bar.update(task, advance=1, description=f"auditing {method}")
 
-            job = attacks.Job(settings, dataset, None, confidence, rng, True, None, claims.PAIR)
+            # A row is a function of the seed and the method alone, whichever others are asked for.
+            own = sampling.stream(seed, f"audit-table-{method}", 0)
+            job = attacks.Job(settings, dataset, None, confidence, own, True, None, claims.PAIR)
             rows.append(_row(job, counts[method], models, step))
             bar.advance(task, one_run.CANARIES // 10)
     record = {
@@ -82,6 +85,8 @@ def table(
 
 def _row(job: attacks.Job, trials: int, models: int, step: Callable[[], None]) -> dict[str, Any]:
     in_out = dataclasses.replace(job, relation=claims.IN_OUT)
+    noisy = methods.lookup(job.settings.method).audited.adds_noise
+    heard = attacks.make("transcript", job, step) if noisy else None
     found = {
         "canary": attacks.make("canary", dataclasses.replace(job, trials=trials), step),
         "one_run": attacks.make("one-run", job, lambda: None),
@@ -94,30 +99,33 @@ def _row(job: attacks.Job, trials: int, models: int, step: Callable[[], None]) -
         "claimed_epsilon": None if claims_nothing else job.settings.epsilon,
         "claimed_for_pairs": found["canary"]["claim"],
         "covers_weights": found["canary"]["covers_weights"],
+        "transcript": heard,
         **found,
     }
 
 
 HEAD = (
-    "| method | claimed ε | covers the weights | claim for pairs | canary: ε ≥ | one run: ε ≥ "
-    "| one run, in or out: ε ≥ | membership: TPR at 1 % FPR | AUC |"
+    "| method | claimed ε | covers the weights | transcript: ε ≥ | claim for pairs | canary: ε ≥ "
+    "| one run: ε ≥ | one run, in or out: ε ≥ | TPR at 1 % FPR: LiRA, RMIA | AUC |"
 )
 
 
 def to_markdown(record: dict[str, Any]) -> str:
     """Return the table for a page, with what a reader needs to redo it."""
-    lines = [HEAD, "|---|---|---|---|---|---|---|---|---|"]
+    lines = [HEAD, "|---|---|---|---|---|---|---|---|---|---|"]
     for row in record["rows"]:
         member = row["membership"]
-        low, high = member["true_positive_rate_at_1_percent_interval"]
         pairs, in_out = row["claimed_for_pairs"]["epsilon"], row["one_run_in_out"]
+        both = (member, member["rmia"])
+        rates = ", ".join(f"{100 * m['true_positive_rate_at_1_percent']:.1f} %" for m in both)
+        areas = ", ".join(f"{m['auc']:.3f}" for m in both)
         lines.append(
             f"| {row['method']} | {_number(row['claimed_epsilon'])} "
-            f"| {'yes' if row['covers_weights'] else '**no**'} | {_number(pairs)} "
+            f"| {'yes' if row['covers_weights'] else '**no**'} | {_heard(row['transcript'])} "
+            f"| {_number(pairs)} "
             f"| {_bound(row['canary'], pairs)} | {_bound(row['one_run'], pairs)} "
             f"| {_bound(in_out, in_out['claim']['epsilon'])} "
-            f"| {100 * member['true_positive_rate_at_1_percent']:.1f} % "
-            f"({100 * low:.1f}–{100 * high:.1f}) | {member['auc']:.3f} |"
+            f"| {rates} | {areas} |"
         )
     percent = f"{100 * record['confidence']:g} %"
     trials = ", ".join(f"{row['method']} {row['canary']['trials']}" for row in record["rows"])
@@ -134,11 +142,13 @@ def to_markdown(record: dict[str, Any]) -> str:
         "",
         f"{record['data']}{part}, δ = {record['delta']:g}, confidence {percent} for each bound "
         f"by itself. {others}"
-        f"Canary trainings: {trials}. One run: {first['one_run']['trials']} canaries. "
+        f"Two bounds in a cell: of any (ε, δ) mechanism, and if {tradeoff.ASSUMES}. "
+        f"Transcript: pairs of trainings until each release drew {transcript.NUMBERS:,} numbers. "
+        f"Canary trainings: {trials}. "
+        f"One run: {first['one_run']['trials']} canaries. "
         f"Membership: {first['membership']['trials']} models on halves of "
-        f"{first['membership']['pool']} records; in brackets the middle {percent} when pairs of "
-        "models are resampled, which with so few is no confidence interval. "
-        f"{record['seconds']:.0f} s in all. Bold: above the claim in that relation.",
+        f"{first['membership']['pool']} records. {record['cpu_seconds']:.0f} s of one processor in "
+        "all. Bold: above the claim in that relation.",
     ]
     return "\n".join(lines)
 
@@ -147,9 +157,24 @@ def _number(value: float | None) -> str:
     return "none" if value is None else rounded_up(value, 3)
 
 
+def _heard(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "–"
+    text = _down(found["epsilon_lower"])
+    return f"**{text}**" if attacks.above(found) else text
+
+
 def _bound(found: dict[str, Any], claim: float | None) -> str:
-    text = f"{math.floor(100 * found['epsilon_lower']) / 100:.2f}"  # never above what was found
-    return f"**{text}**" if claim is not None and found["epsilon_lower"] > claim else text
+    bounds = [found] if found["by_curve"] is None else [found, found["by_curve"]]
+    values = [bound["epsilon_lower"] for bound in bounds]
+    return ", ".join(
+        f"**{_down(value)}**" if claim is not None and value > claim else _down(value)
+        for value in values
+    )
+
+
+def _down(value: float) -> str:
+    return f"{math.floor(100 * value) / 100:.2f}"  # never above what was found
 
 
 def write(record: dict[str, Any], out: Path) -> None:

@@ -33,7 +33,7 @@ PILOT = 0.2
 # One training: the share of canaries that is guessed.
 GUESSED = 0.25
 # The share of the error that goes to bounding the unknown false-positive rate.
-NUISANCE, NUISANCE_POINTS = 0.02, 41
+NUISANCE, NUISANCE_POINTS = 0.02, 21
 LARGEST_SCALE = 64.0
 # Of the numerical composition: the grid of losses, and the ε at which the curve is taken.
 LOSS_GRID, TANGENTS = 1e-3, np.linspace(0.0, 20.0, 801)

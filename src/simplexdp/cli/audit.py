@@ -33,8 +33,8 @@ def audit(
     run: Annotated[
         Path | None,
         typer.Option(
-            help="Attack this finished run's method, network and budget on its data: one-run "
-            "trains its whole schedule, membership halves of it, canary a few steps."
+            help="Attack this finished run's method, network and budget on its data: transcript "
+            "and one-run train its whole schedule, membership halves of it, canary a few steps."
         ),
     ] = None,
     trials: Annotated[

@@ -80,8 +80,14 @@ def _emit_cost(
     emit(record, as_json, text)
 
 
-@app.command()
+ledger_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(ledger_app, name="ledger")
+LedgerPath = Annotated[Path | None, typer.Option("--path", help="The ledger's file.")]
+
+
+@ledger_app.callback()
 def ledger(
+    context: typer.Context,
     data: Annotated[
         str | None, typer.Option(help="One data set; all of them unless given.")
     ] = None,
@@ -89,20 +95,30 @@ def ledger(
     set_budget: Annotated[
         float | None, typer.Option(help="From now on refuse runs that take --data above this ε.")
     ] = None,
-    path: Annotated[Path | None, typer.Option(help="The ledger's file.")] = None,
+    covered_only: Annotated[
+        bool | None,
+        typer.Option(help="From now on refuse runs on --data whose weights nothing bounds."),
+    ] = None,
+    path: LedgerPath = None,
     as_json: Json = False,
 ) -> None:
     """Show what has been spent on a data set, or set the budget that must not be exceeded."""
+    if context.invoked_subcommand is not None:
+        return
     from simplexdp import ledger as ledgers
 
-    if path is not None and set_budget is None and not path.exists():
+    sets = set_budget is not None or covered_only is not None
+    if path is not None and not sets and not path.exists():
         raise ValueError(f"there is no ledger {path}; a run begins one, or --set-budget")
     book = ledgers.Ledger(path or ledgers.default_path())
     chosen = [_known(data, book)] if data is not None else book.data_sets()
+    if sets and data is None:
+        option = "--set-budget" if set_budget is not None else "--covered-only"
+        raise ValueError(f"{option} needs a data set; name it with --data")
     if set_budget is not None:
-        if data is None:
-            raise ValueError("--set-budget needs a data set; name it with --data")
         book.set_budget(chosen[0], set_budget, delta)
+    if covered_only is not None:
+        book.set_policy(chosen[0], covered_only=covered_only)
     totals = [book.spent(name, delta) for name in chosen]
     record: dict[str, Any] = {
         "ledger": str(book.path),
@@ -116,12 +132,47 @@ def ledger(
                 "covers": e.covers,
                 "breaks": list(e.broken),
             }
-            for name in chosen
+            for name in (chosen if as_json else ())
             for e in book.entries(name)
         ],
     }
     lines = [line for total in totals for line in ledgers.describe(total)]
     emit(record, as_json, "\n".join(lines) or "Nothing has been spent: the ledger is empty.")
+
+
+@ledger_app.command("verify")
+def verify_ledger(
+    context: typer.Context,
+    path: LedgerPath = None,
+    head: Annotated[
+        str | None, typer.Option(help="A head noted earlier, which it must have gone through.")
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on with a changed ledger; every total says so.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check that no line of the ledger was changed or is missing, and show its head."""
+    from simplexdp import ledger as ledgers
+
+    before = None if context.parent is None else context.parent.params.get("path")
+    book = ledgers.Ledger(path or before or ledgers.default_path())
+    found = book.verify(head, accept=accept)
+    record = {
+        "ledger": str(book.path),
+        "lines": found.lines,
+        "entries": found.entries,
+        "head": found.head,
+        "notes": list(found.notes),
+    }
+    text = "\n".join(
+        [
+            f"{book.path}: {found.entries} entries in {found.lines} lines, none changed or missing",
+            f"head: {found.head}",
+            *(f"note: {note}" for note in found.notes),
+        ]
+    )
+    emit(record, as_json, text)
 
 
 def _known(data: str, book: Ledger) -> str:

@@ -82,14 +82,14 @@ def train(
 
 def _asked_for(path: str | None, as_json: bool) -> dict[str, str]:
     """Return the method for data of one's own: asked for in a terminal, else required."""
-    from simplexdp import data, methods
+    from simplexdp import data, files, methods
 
-    if path is None or path in data.names():
+    if path is None or path in data.names() or not files.expanded(path).exists():
         return {}
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ValueError(
-            f"no method for data of your own; give --method {methods.TO_RELEASE} to release the "
-            f"model, or --method {methods.DEFAULT} for the paper's, whose ε does not cover it"
+            f"no method for your own data; give --method {methods.TO_RELEASE} to release the "
+            f"model, or --method {methods.DEFAULT}, the paper's, whose ε does not cover it"
         )
     print(
         f"{methods.TO_RELEASE}: its ε covers the model, which you may then release.\n"

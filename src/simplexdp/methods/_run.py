@@ -230,7 +230,7 @@ def _train(
         def pay() -> None:
             nonlocal entry
             if ledger is not None and distributed.is_first():
-                entry = reserve(ledger, settings, prepared, folder)
+                entry = reserve(ledger, settings, prepared, folder, dataset)
 
         start = Run(folder, key, show_progress, pay, stop)
         outcome = Outcome.of(prepared, prepared.start(start), dataset)
@@ -253,7 +253,13 @@ def _train(
     return outcome
 
 
-def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs.RunFolder) -> str:
+def reserve(
+    ledger: Ledger,
+    settings: Settings,
+    prepared: Prepared,
+    folder: runs.RunFolder,
+    dataset: data.Dataset,
+) -> str:
     """Count a run before its first step, and return its entry's id.
 
     A resumed one is found in the ledger by the id of the run.
@@ -269,6 +275,7 @@ def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs
         prepared.coverage.covers,
         run_id=folder.configuration().get("id"),
         broken=prepared.coverage.broken(),
+        records=dataset.train.inputs,
         unit=prepared.coverage.unit,
     )
 

@@ -60,7 +60,7 @@ class Certified(_on_features.OnFeatures):
     Options = CertifiedOptions
     audited = Audited(
         removes=True,
-        trials=400,
+        trials=240,
         visible=_on_features.COLUMNS,
         # A random whitening would blur the projection; its share of the budget goes to the steps.
         pairs={**_on_features.COLUMNS, "moment_share": 0.0},

@@ -12,7 +12,7 @@ from simplexdp.runs.folder import (
     fresh_path,
 )
 from simplexdp.runs.machine import machine
-from simplexdp.seal import STATEMENT
+from simplexdp.seal import MODEL, STATEMENT
 
 __all__ = [
     "CHECKPOINT",
@@ -20,6 +20,7 @@ __all__ = [
     "CONFIGURATION",
     "EARLIER_MACHINES",
     "METRICS",
+    "MODEL",
     "STATEMENT",
     "RunFolder",
     "fresh_path",

@@ -29,8 +29,11 @@ def test_a_folder_of_runs_is_on_one_page(folder, tmp_path):
     done = own.write([folder], tmp_path / "mine.html")
     assert done["runs"] == 3
     text = (tmp_path / "mine.html").read_text()
-    accuracy = json.loads((folder / "mine/run.json").read_text())["outcome"]["accuracy"]
-    assert f"<span>{100 * accuracy:.2f}</span>" in text
+    outcome = json.loads((folder / "mine/run.json").read_text())["outcome"]
+    accuracy = outcome["accuracy"]
+    assert f"<span>{100 * accuracy:.2f} (" in text
+    worst, name = min((r, str(k)) for k, r in enumerate(outcome["recalls"]))
+    assert f"<span>{name} {100 * worst:.0f}, " in text
     assert "covers the released weights." in text
     assert "No privacy guarantee: this run has no privacy mechanism." in text
     assert f"Not finished: go on with it by --resume --out {folder / 'cut'}" in text

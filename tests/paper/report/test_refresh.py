@@ -25,7 +25,7 @@ def test_refresh_fills_between_the_markers_and_nothing_else(results, tmp_path):
     new = page.read_text()
     assert new.startswith("before\n<!-- table:covers -->\n\n| method |")
     assert new.endswith("<!-- /table -->\nafter <!-- table:x\n")
-    assert "| DP-SGD | PRV (Opacus) | – | yes |" in new
+    assert "| DP-SGD | privacy loss distribution | – | yes |" in new
     assert refresh.refresh([page], results) == []
 
 

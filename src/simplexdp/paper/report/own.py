@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, files, ledger, runs, statement
+from simplexdp import __version__, files, ledger, runs, seal, statement
 from simplexdp.paper import labels
 from simplexdp.paper.report import figures, inline, page
 from simplexdp.paper.table import Table, Value, columns
@@ -21,6 +21,7 @@ COLUMNS = columns(
     data="data",
     method="method",
     accuracy="test accuracy, %",
+    recalls="recall by class, %",
     seconds="seconds",
     claim="what may be claimed",
     audit="audit",
@@ -75,12 +76,30 @@ def _row(folder: runs.RunFolder) -> dict[str, Value]:
     with files.well_formed(folder.path, "train it again"):
         outcome = folder.configuration()["outcome"]
         claim = statement.from_json(files.read_json(path))
+        names = files.read_json(folder.path / seal.DESCRIPTION)["class_names"]
         return row | {
-            "accuracy": f"{100 * outcome['accuracy']:.2f}",
+            "accuracy": _with_interval(outcome),
+            "recalls": _recalls(outcome, names),
             "seconds": float(outcome["seconds"]),
             "claim": claim.headline(),
             "audit": (claim.audited or {}).get("summary"),
         }
+
+
+def _with_interval(outcome: Mapping[str, Any]) -> str:
+    """Return the accuracy with its 95 % interval, which runs of earlier versions lack."""
+    shown = f"{100 * outcome['accuracy']:.2f}"
+    if "accuracy_interval" not in outcome:
+        return shown
+    low, high = outcome["accuracy_interval"]
+    return f"{shown} ({100 * low:.1f} to {100 * high:.1f}; {outcome['test_records']:,} records)"
+
+
+def _recalls(outcome: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the recall of each class, the worst first."""
+    found = zip(outcome.get("recalls") or (), names, strict=False)
+    known = sorted((share, name) for share, name in found if share is not None)
+    return ", ".join(f"{name} {100 * share:.0f}" for share, name in known) or None
 
 
 def _spent(found: Sequence[runs.RunFolder]) -> list[str]:
