@@ -154,7 +154,7 @@ def primitive_cache(rounds: int) -> dict[str, object]:
     The capacity is read when torch loads, so that each is measured in a process of its own.
     """
     found: dict[str, object] = {}
-    for capacity in (1024, 16384):
+    for capacity in (1024, 8192):
         code = (
             "import sys, json, resource; sys.path.insert(0, sys.argv[1]); import speed, torch;"
             "torch.set_num_threads(1); d = speed.small('digits');"

@@ -312,3 +312,8 @@ def test_rare_classes_are_named_before_anything_is_spent(tmp_path, blobs, capsys
         weighted = dataclasses.replace(SETTINGS, options={"class_weights": "balanced"})
         methods.run(weighted, tmp_path / f"{rare}w", dataset=lopsided)
         assert "the classes have" not in capsys.readouterr().err
+
+
+def test_the_kernels_of_all_batch_sizes_are_kept():
+    """Read when torch loads, so that it is set before; ratios are in benchmarks/speed.py."""
+    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) >= 8192

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from simplexdp.plan import Plan, balanced_weights
     from simplexdp.settings import Settings
     from simplexdp.statement import Statement
+
+# Poisson batches have many sizes, and torch's oneDNN keeps 1,024 compiled kernels, fewer than a
+# deep network needs for them. It reads this when torch loads; what is set already stays.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")
 
 __version__ = metadata.version("simplexdp")
 

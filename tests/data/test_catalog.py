@@ -113,10 +113,7 @@ def test_sources_are_tried_in_order_and_every_reason_is_said(
     assert asked == ["download", "package"]
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == [
-        "simplexdp: mnist: no download",
-        "simplexdp: mnist: no package",
-    ]
+    assert captured.err == ""  # the error says it
 
 
 def test_the_environment_names_the_folder(

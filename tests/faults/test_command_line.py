@@ -170,7 +170,7 @@ def test_a_stopped_training_says_how_to_go_on(tmp_path, blobs):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["data", "list"]])
 def test_nothing_heavy_is_loaded_to_look_around(arguments):
-    heavy = {"torch", "sklearn", "scipy", "pyarrow", "PIL", "pooch", "requests", "rich"}
+    heavy = {"torch", "sklearn", "scipy", "pyarrow", "PIL", "requests", "rich"}
     heavy |= {"numpy"} if arguments == ["--help"] else set()
     code = "import sys; from simplexdp.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     code += "print(sorted(sys.modules), file=sys.stderr)"

@@ -164,11 +164,11 @@ def test_a_statement_that_was_edited_claims_nothing(name, value):
     assert statement.from_json(record).to_json() == record
     if (name in ("epsilon", "steps") and value == 10**400) or (name, value) == ("assumptions", {}):
         return  # a number, and none of them
-    with pytest.raises(ValueError, match="damaged or was edited"):
+    with pytest.raises(ValueError, match=r"damaged|of another type|no text|neither holds"):
         statement.from_json({**record, name: value})
 
 
 @pytest.mark.parametrize("record", [{}, [], None, "text", {"assumptions": 5}])
 def test_what_is_no_statement_is_refused(record):
-    with pytest.raises(ValueError, match="damaged or was edited"):
+    with pytest.raises(ValueError, match=r"damaged|of another type|no text|neither holds"):
         statement.from_json(record)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from simplexdp.data.dataset import Dataset, Split
-from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.split import SPLIT_SEED, stratified_split
 
 DIGITS_TEST = 360
@@ -30,6 +29,8 @@ def digits() -> Dataset:
     public labels with a fixed seed (SPLIT_SEED).
     """
     from sklearn.datasets import load_digits  # a second, and not for those who only look
+
+    from simplexdp.data.preprocessing import Preprocessing
 
     bunch = load_digits()
     inputs = (np.asarray(bunch.images, dtype=np.float32) / 8.0 - 1.0)[:, None]

@@ -16,7 +16,6 @@ from simplexdp.data import builtin, cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
 from simplexdp.data.forms import Record
-from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.registry import KNOWN_COPIES, RECORDS
 from simplexdp.data.sources import (
     Found,
@@ -179,6 +178,8 @@ def load_named(
     allow_unverified: bool = False,
 ) -> Dataset:
     """Load a set by name, fetched when the cache lacks it; inputs are memory-mapped."""
+    from simplexdp.data.preprocessing import Preprocessing  # pyarrow, for tables
+
     if name == "digits":
         return digits()
     record = record_of(name)
