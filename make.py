@@ -72,6 +72,12 @@ def test(*arguments: str) -> None:
     run(str(BIN / "pytest"), "-n", "2", *arguments)
 
 
+def gate(*arguments: str) -> None:
+    """Every mutant of tests/mutants.toml against the test that is named for it."""
+    set_up("[dev]")
+    run(str(BIN / "python"), "benchmarks/mutants.py", *arguments)
+
+
 def docs() -> None:
     """The documentation as a site in build/site; a broken link is an error."""
     set_up("[dev]")
@@ -100,7 +106,7 @@ def site() -> None:
     run(str(BIN / "mkdocs"), "build", "--quiet")
 
 
-JOBS = {"train": train, "test": test, "docs": docs, "wheel": wheel, "cpu": cpu}
+JOBS = {"train": train, "test": test, "gate": gate, "docs": docs, "wheel": wheel, "cpu": cpu}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in JOBS:

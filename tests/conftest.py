@@ -119,6 +119,7 @@ def command(
             patch.chdir(tmp_path)
             patch.setenv("SIMPLEXDP_LEDGER", str(tmp_path / "ledger.jsonl"))
             patch.setattr(sys, "argv", ["simplexdp", *arguments])
+            patch.setattr(cli.signals, "install", lambda _: None)  # pytest has its own
             patch.setattr(warnings, "showwarning", show)  # on standard error, as in a process
             warnings.simplefilter("default", UserWarning)
             try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from simplexdp import data, load_model, methods
+from simplexdp import data, load_model, methods, seal
 from simplexdp.settings import Settings
 
 SHORT: dict[str, Any] = {"steps": 20, "batch_size": 20, "seed": 0}
@@ -28,6 +30,13 @@ def images() -> data.Dataset:
         return data.Split(pixels, labels.astype(np.int64))
 
     return data.Dataset("images", split(200), split(90), None, ("a", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    methods.run(Settings(**SHORT), path)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -73,25 +82,51 @@ def test_what_does_not_fit_is_refused(images: data.Dataset, tmp_path: Path) -> N
         found.predict(np.zeros((4, 1, 8, 8)))
     with pytest.raises(ValueError, match=r"and these have \(\)"):
         found.predict([1, 2])
-    with pytest.raises(ValueError, match="do not fit the model"):
+    with pytest.raises(ValueError, match="does not fit the model"):
         load_model(folder.path, torch.nn.Linear(3, 3))
     with pytest.raises(ValueError, match=r"has no model.json"):
         load_model(tmp_path)
     weights = folder.path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="are damaged"):
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=r"model\.safetensors is not the file that manifest"):
         load_model(folder.path)
-    for name, content in (("model.json", "{}"), ("statement.json", '{"assumptions": [{"zz": 1}]}')):
-        kept = (folder.path / name).read_text()
-        (folder.path / name).write_text(content)
-        with pytest.raises(
-            ValueError, match=r"model.json or statement.json .* damaged or was edit"
-        ):
-            load_model(folder.path)
-        (folder.path / name).write_text(kept)
+    seal.seal_again(folder.path)
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged"):
+        load_model(folder.path)
+    weights.write_bytes(whole)
     (folder.path / "statement.json").unlink()
     with pytest.raises(ValueError, match=r"has no statement.json, so it holds no finished"):
         load_model(folder.path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [-1]},
+        {"shape": [10**30]},
+        {"shape": "8"},
+        {"pixels": 1},
+        {"class_names": [1, 2]},
+        {"class_names": None},
+        {"options": 3},
+        {"model": ["cnn"]},
+        {"method": None},
+        {"norm": "unheard of"},
+    ],
+)
+def test_a_description_that_no_model_has_is_refused(
+    trained: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    folder = shutil.copytree(trained, tmp_path / "run")
+    record = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**record, **change}))
+    digest = hashlib.sha256((folder / "model.json").read_bytes()).hexdigest()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["model.json"] = digest
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"model\.json is not as it was written"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("method", ["dirichlet", "certified", "gaussian-features"])
@@ -110,6 +145,7 @@ def test_a_folder_cannot_have_code_imported(
     else:
         record["options"]["features"] = "this:that"
     path.write_text(json.dumps(record))
+    seal.seal_again(folder.path)
     with pytest.raises(ValueError, match="build it and pass it"):
         load_model(folder.path)
     found = load_model(folder.path, outcome.model)
@@ -135,17 +171,18 @@ def test_numbers_may_be_a_list_or_a_tensor_but_not_bytes_or_nan(tmp_path: Path) 
         found.predict(np.full((1, 3), np.nan))
 
 
-def test_three_files_are_enough_and_tell_no_accuracy(images: data.Dataset, tmp_path: Path) -> None:
-    settings = Settings(method="certified", **FIXED)
+def test_what_is_handed_out_predicts_and_tells_no_accuracy(
+    images: data.Dataset, tmp_path: Path
+) -> None:
+    settings = Settings(method="certified")
     outcome, folder = methods.run(settings, tmp_path / "run", dataset=images)
     given = tmp_path / "given"
-    given.mkdir()
-    for name in ("model.json", "model.safetensors", "statement.json"):
-        (given / name).write_bytes((folder.path / name).read_bytes())
+    seal.release(folder.path, given)
     found = load_model(given).predict(images.test.inputs)
     assert float((found == images.test.labels).mean()) == pytest.approx(outcome.accuracy)
-    for name in ("model.json", "statement.json"):
-        text = (given / name).read_text()
+    for path in given.iterdir():
+        text = path.read_text("latin-1")
         assert str(tmp_path) not in text
-        assert "accuracy" not in json.loads(text)
-        assert str(outcome.accuracy) not in text
+        assert path.suffix != ".json" or "accuracy" not in json.loads(text)
+        assert f"{100 * outcome.accuracy:.2f} %" not in text
+        assert '"accuracy"' not in text

@@ -140,6 +140,7 @@ def test_the_examples_of_docstrings(name: str) -> None:
     [
         ("accounting", "paper table", "accounting", "table", "accounting/paper_table", "rows"),
         ("accounting", "times", "accounting", "times_table", "accounting/times", None),
+        ("accounting", "dpsgd", "dpsgd", "page_table", "benchmarks/dpsgd", None),
         ("dominance", "search", "dominance_search", "page_table", "accounting/dominance", None),
         ("results", "lost", "lost_classes", "table", "benchmarks/lost_classes", "rows"),
         ("results", "standstill", "standstill", "table", "benchmarks/standstill", "rows"),

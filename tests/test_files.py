@@ -42,6 +42,28 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("f", b"old")]
 
 
+def test_a_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content, then name, then the folder that holds the name: a loss of power leaves one whole."""
+    happened: list[object] = []
+    real_flush, real_replace = os.fsync, os.replace
+
+    def flush(descriptor: int) -> None:
+        there = os.fstat(descriptor)
+        happened.append("folder" if stat.S_ISDIR(there.st_mode) else there.st_size)
+        real_flush(descriptor)
+
+    def replace(*names: Path) -> None:
+        happened.append("name")
+        real_replace(*names)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "replace", replace)
+    files.write_atomically(tmp_path / "f", b"x" * 1000)
+    assert happened == [1000, "name", "folder"]
+
+
 def test_a_cache_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"Not a directory.*set SIMPLEXDP_CACHE"):

@@ -40,3 +40,9 @@ def test_a_network_of_a_plug_in_is_built_by_its_name_but_does_not_replace_ours(r
     assert models.build("mlp", (4,), 3)[1].in_features == 4
     with pytest.raises(ValueError, match=r"'foreigner' \(closest: foreign\)"):
         models.build("foreigner", (4,), 3)
+
+
+def test_an_extra_that_is_missing_is_named_with_the_command_that_installs_it():
+    assert plugins.extra("json", "any").__name__ == "json"
+    with pytest.raises(ValueError, match=r'no_such_module .*pip install "simplexdp\[medical\]"'):
+        plugins.extra("no_such_module", "medical")

@@ -28,6 +28,7 @@ def test_a_run_folder_holds_what_was_promised(tmp_path, blobs):
     names = {path.name for path in folder.path.iterdir()}
     assert names == {
         "run.json",
+        "manifest.json",
         "metrics.jsonl",
         "model.json",
         "model.safetensors",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from simplexdp.bundle import load_model
     from simplexdp.estimator import CertifiedClassifier
+    from simplexdp.methods.dpsgd.plan import DPSGDPlan
     from simplexdp.plan import Plan, balanced_weights
     from simplexdp.settings import Settings
     from simplexdp.statement import Statement
@@ -30,6 +31,7 @@ __version__ = metadata.version("simplexdp")
 # Loaded when asked for, so that accounting alone does not load torch.
 _HOMES = {
     "CertifiedClassifier": "estimator",
+    "DPSGDPlan": "methods.dpsgd.plan",
     "Plan": "plan",
     "Settings": "settings",
     "Statement": "statement",
@@ -38,6 +40,7 @@ _HOMES = {
 }
 __all__ = [
     "CertifiedClassifier",
+    "DPSGDPlan",
     "Plan",
     "Settings",
     "Statement",

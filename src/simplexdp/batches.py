@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,54 +15,94 @@ from torch.utils.data import DataLoader, default_collate
 from simplexdp import data as datasets
 from simplexdp import sampling
 
-Data = Any  # a map-style torch data set, or a pair (inputs, labels) of tensors or arrays
+Batch = tuple[Tensor, Tensor]
+Data = Any  # a map-style torch data set, or arrays: a tuple or a dictionary of them
+Place = Any  # where a record has its label: a number, a name, or several of them
+
+
+def size_of(data: Data) -> int:
+    """Return the number of records; refuse arrays of different lengths."""
+    if not isinstance(data, tuple | dict):
+        return len(data)
+    lengths = [len(part) for part in parts(data)]
+    if len(set(lengths)) != 1:
+        names = ("inputs", "labels") if len(lengths) == 2 else ["records"] * len(lengths)
+        told = " and ".join(f"{n} {what}" for n, what in zip(lengths, names, strict=True))
+        raise ValueError(f"there are {told or 'no records'}")
+    return lengths[0]
+
+
+def parts(tree: Any) -> list[Any]:
+    """Return the tensors in nested dictionaries, tuples and lists."""
+    if not isinstance(tree, dict | tuple | list):
+        return [tree]
+    inner: Any = tree.values() if isinstance(tree, dict) else tree
+    return [part for one in inner for part in parts(one)]
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested dictionaries, tuples and lists of tensors with each of them changed."""
+    if isinstance(tree, dict):
+        return {name: mapped(part, change) for name, part in tree.items()}
+    if isinstance(tree, tuple | list):
+        return tuple(mapped(part, change) for part in tree)
+    return change(tree)
+
+
+def labels_at(batch: Any, place: Place) -> Tensor:
+    """Return the labels of a batch, by their declared place in it."""
+    try:
+        for step in place if isinstance(place, tuple) else (place,):
+            batch = batch[step]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"the records have nothing at label={place!r}; give its place") from error
+    return torch.as_tensor(batch)
 
 
 def gather(
-    data: Data, batches: Iterator[sampling.Indices], workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the records of each batch in order; an empty batch keeps its place."""
-    if isinstance(data, tuple):
-        inputs, labels = data
-        for indices in batches:
-            yield torch.as_tensor(inputs[indices]), torch.as_tensor(labels[indices])
-        return
-    # The first record lends its shape to an empty batch; none of its values are used.
-    inputs, labels = default_collate([data[0]])[:2]
-    empty = (inputs[:0], labels[:0])
-    loader: DataLoader[Any] = DataLoader(
-        data,
-        batch_sampler=_IndexLists(batches),
-        num_workers=workers,
-        collate_fn=_Collate(empty),
-    )
-    yield from loader
+    data: Data, batches: Iterator[sampling.Indices], workers: int, label: Place = None
+) -> Iterator[tuple[Any, Tensor]]:
+    """Yield the records of each batch in order; an empty batch keeps its place.
+
+    Without a place of the label a record is a pair, which is yielded; with one, the whole batch
+    is, beside its labels.
+    """
+    whole: Iterator[Any]
+    if isinstance(data, tuple | dict):
+        _check_pair(data, label)
+        whole = (mapped(data, partial(_rows, i)) for i in batches)
+    else:
+        # The first record lends its shape to an empty batch; none of its values are used.
+        first = default_collate([data[0]])
+        _check_pair(first, label)
+        loader: DataLoader[Any] = DataLoader(
+            data,
+            batch_sampler=(indices.tolist() for indices in batches),
+            num_workers=workers,
+            collate_fn=partial(_collate, mapped(first, lambda part: part[:0])),
+        )
+        whole = iter(loader)
+    for batch in whole:
+        yield (batch[0], batch[1]) if label is None else (batch, labels_at(batch, label))
 
 
-class _IndexLists:
-    """Index arrays as lists, the form in which a DataLoader takes batches."""
-
-    def __init__(self, batches: Iterator[sampling.Indices]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (indices.tolist() for indices in self._batches)
+def _rows(indices: sampling.Indices, part: Any) -> Tensor:
+    return torch.as_tensor(part[indices])
 
 
-class _Collate:
+def _check_pair(record: Any, label: Place) -> None:
+    """Refuse records of which it is not said where their label is."""
+    if label is None and not (isinstance(record, tuple | list) and len(record) == 2):
+        kind = "dictionaries" if isinstance(record, dict) else f"tuples of {len(record)}"
+        raise ValueError(
+            f"the records are {kind} and no pairs; say where the label is with label=, such as "
+            "label=2 or label='y'"
+        )
+
+
+def _collate(empty: Any, records: list[Any]) -> Any:
     """Stack a batch; an empty one keeps the shapes, so that the step is not lost."""
-
-    def __init__(self, empty: tuple[Tensor, Tensor]) -> None:
-        self._empty = empty
-
-    def __call__(self, records: list[Any]) -> tuple[Tensor, Tensor]:
-        if not records:
-            return self._empty
-        inputs, labels = default_collate(records)[:2]
-        return inputs, labels
-
-
-Batch = tuple[Tensor, Tensor]
+    return default_collate(records) if records else empty
 
 
 def ahead(prepare: Callable[[int], Batch], steps: range, workers: int) -> Iterator[Batch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import nn
 
-from simplexdp import data, files
-from simplexdp.runs import DESCRIPTION, HANDED_OUT, MODEL, STATEMENT
+from simplexdp import data, files, seal
+from simplexdp.data.preprocessing import Preprocessing, from_json, is_raw
+from simplexdp.seal import DESCRIPTION, MODEL, PREPROCESSING
 from simplexdp.settings import Settings
-from simplexdp.statement import Statement, from_json
+from simplexdp.statement import Statement
 
 if TYPE_CHECKING:
     from simplexdp.methods.base import Method, Prepared
 
 BLOCK = 1000
+LARGEST_SIDE = 2**24  # of an input
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Description:
         shape: The shape of one input.
         pixels: Whether inputs are bytes, and not scaled numbers.
         class_names: The classes, in the order of the logits.
+        probabilities: Whether the softmax may be read as probabilities.
     """
 
     method: str
@@ -48,6 +52,7 @@ class Description:
     shape: tuple[int, ...]
     pixels: bool
     class_names: tuple[str, ...]
+    probabilities: bool = False
 
     @property
     def features(self) -> str:
@@ -68,6 +73,31 @@ def describe(settings: Settings, prepared: Prepared, dataset: data.Dataset) -> d
         "shape": list(dataset.input_shape),
         "pixels": dataset.pixels,
         "class_names": list(dataset.class_names),
+        "probabilities": lookup(settings.method).probabilities,
+    }
+
+
+def preprocessing_of(prepared: Prepared, dataset: data.Dataset) -> dict[str, Any] | None:
+    """Return what turns a record into what the model computes with; None where that is not known.
+
+    It is for people, and for `LoadedModel.inputs`.
+    """
+    if dataset.preprocessing is None:
+        return None
+    feature_map = getattr(prepared.model, "feature_map", None)
+    features = None
+    if feature_map is not None:
+        known = feature_map.provenance
+        features = {
+            "name": feature_map.name,
+            "provenance": known.describe(),
+            "trained_on": known.trained_on,
+            "checksum": known.checksum,
+        }
+    return {
+        **dataset.preprocessing.to_json(),
+        "class_names": list(dataset.class_names),
+        "features": features,
     }
 
 
@@ -83,6 +113,13 @@ class LoadedModel:
         input_shape: The shape of one input.
         pixels: Whether inputs are bytes (images) or scaled numbers.
         statement: What may be claimed of the weights.
+        preprocessing: What turns a record into an input; None where that is not known.
+        probabilities: Whether the softmax may be read as probabilities.
+
+    Example:
+        >>> import simplexdp
+        >>> model = simplexdp.load_model("runs/scans-1")  # doctest: +SKIP
+        >>> model.predict("new-scans")  # doctest: +SKIP
     """
 
     model: nn.Module
@@ -90,13 +127,67 @@ class LoadedModel:
     input_shape: tuple[int, ...]
     pixels: bool
     statement: Statement
+    preprocessing: Preprocessing | None = None
+    probabilities: bool = False
 
-    def predict(self, inputs: ArrayLike) -> NDArray[np.int64]:
-        """Return the class of each record, as a number; inputs as `data.load` gives them."""
+    def inputs(self, records: Any) -> NDArray[Any]:
+        """Return inputs for raw records, by the preprocessing that is kept with the model.
+
+        Args:
+            records: A path or several, images of PIL, a data frame, or an array of raw values.
+
+        Returns:
+            What `predict` takes.
+
+        Raises:
+            ValueError: If no preprocessing is kept, or the records are not as it says.
+        """
+        return self._preprocessing().inputs(records)
+
+    def _preprocessing(self) -> Preprocessing:
+        if self.preprocessing is None:
+            raise ValueError(
+                "the model has no preprocessing of its own; give arrays as data.load gives them"
+            )
+        return self.preprocessing
+
+    def table(self, records: Any) -> dict[str, list[Any]]:
+        """Return predictions by columns: record, class, and probabilities where they mean that.
+
+        Args:
+            records: As `inputs` takes them.
+
+        Returns:
+            Columns by name.
+        """
+        names, inputs = self._preprocessing().named(records)
+        shares = self.predict_proba(inputs)
+        columns: dict[str, list[Any]] = {
+            "record": names,
+            "class": [self.class_names[k] for k in shares.argmax(axis=1)],
+        }
+        if self.probabilities:
+            for name, column in zip(self.class_names, shares.T, strict=True):
+                columns[f"probability of {name}"] = [round(float(p), 6) for p in column]
+        return columns
+
+    def predict(self, inputs: Any) -> NDArray[np.int64]:
+        """Return the class of each record, as a number.
+
+        Args:
+            inputs: A path or several, images of PIL or a data frame, which are preprocessed; or
+                an array as `data.load` gives it (`inputs` makes one of raw values).
+
+        Returns:
+            One number a record; `class_names` has their names.
+
+        Raises:
+            ValueError: If the inputs do not fit the model.
+        """
         found = [logits.argmax(1).numpy() for logits in self._logits(inputs)]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
-    def predict_proba(self, inputs: ArrayLike) -> NDArray[np.float32]:
+    def predict_proba(self, inputs: Any) -> NDArray[np.float32]:
         """Return the softmax of each record: one row a record, one column a class.
 
         Algorithm 1's loss asks for decisions: do not read what it trained as probabilities.
@@ -105,8 +196,8 @@ class LoadedModel:
         empty = np.empty((0, len(self.class_names)), dtype=np.float32)
         return np.concatenate(found) if found else empty
 
-    def _logits(self, inputs: ArrayLike) -> Iterator[torch.Tensor]:
-        records = np.asarray(inputs)
+    def _logits(self, inputs: Any) -> Iterator[torch.Tensor]:
+        records = self.inputs(inputs) if is_raw(inputs) else np.asarray(inputs)
         if records.shape[1:] != self.input_shape or records.ndim == 0:
             raise ValueError(
                 f"the model takes records of shape {self.input_shape}, and these have "
@@ -120,6 +211,13 @@ class LoadedModel:
             )
         if not self.pixels and not np.isfinite(records).all():
             raise ValueError("the inputs hold NaN or infinity; clean them first")
+        kept = self.preprocessing
+        bounded = kept is not None and not self.pixels and not kept.vectors
+        if bounded and len(records) and float(np.abs(records).max()) > 1.0 + 1e-6:
+            raise ValueError(
+                "the inputs lie outside [-1, 1], so they are raw; give model.inputs(records), or "
+                "their file"
+            )
         with torch.no_grad():
             for first in range(0, len(records), BLOCK):
                 block = records[first : first + BLOCK]
@@ -132,11 +230,12 @@ def load_model(
 ) -> LoadedModel:
     """Read back the model of a finished run, on the CPU and ready to predict.
 
-    Of the run folder it needs model.json, model.safetensors and statement.json, and no more.
-    Code of one's own (package.module:NAME) is not imported because a folder names it.
+    The folder is checked as `simplexdp verify` does: every file against the manifest, and the
+    statement's claim against its event. Code of one's own (package.module:NAME) is not imported
+    because a folder names it.
 
     Args:
-        folder: The run folder, or those three files of it.
+        folder: The run folder, or one that `simplexdp release` made.
         model: The network, where it is one of your own: build it and pass it.
         method: The method, where it is one of your own.
 
@@ -144,7 +243,7 @@ def load_model(
         The model with its statement.
 
     Raises:
-        ValueError: If the folder holds no finished model, or one that is damaged.
+        ValueError: If the folder holds no finished model, or one that was damaged or edited.
 
     Example:
         >>> import tempfile
@@ -154,42 +253,64 @@ def load_model(
         >>> load_model(run.path).predict(data.load("digits").test.inputs[:5]).shape
         (5,)
     """
-    path = Path(folder)
-    if missing := [name for name in HANDED_OUT if not (path / name).is_file()]:
-        raise ValueError(
-            f"{folder} has no {missing[0]}, so it holds no finished model; an unfinished run goes "
-            f"on with --resume --out {folder}"
-        )
-    try:
-        record = files.read_json(path / DESCRIPTION)
-        description = Description(
-            method=str(record["method"]),
-            model=str(record["model"]),
-            norm=str(record["norm"]),
-            options=dict(record["options"]),
-            on_features=bool(record["on_features"]),
-            shape=tuple(int(side) for side in record["shape"]),
-            pixels=bool(record["pixels"]),
-            class_names=tuple(str(name) for name in record["class_names"]),
-        )
-        statement = from_json(files.read_json(path / STATEMENT))
-        if model is None:
+    sealed = seal.verify(folder)
+    description = _description(sealed)
+    if model is None:
+        with files.well_formed(sealed.folder / DESCRIPTION, "restore it"):
             model = _build(description, method)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{DESCRIPTION} or {STATEMENT} in {folder} is damaged or was edited; restore it"
-        ) from error
+    weights = sealed.folder / MODEL
     try:
-        model.load_state_dict(load_file(path / MODEL))
+        model.load_state_dict(load(sealed.read(MODEL)))
     except RuntimeError as error:
-        raise ValueError(f"the weights in {folder} do not fit the model") from error
+        raise ValueError(f"{weights} does not fit the model; restore it or train anew") from error
     except SafetensorError as error:
-        raise ValueError(
-            f"the weights in {folder} are damaged; restore them or train anew"
-        ) from error
+        raise ValueError(f"{weights} is damaged; restore it or train anew") from error
     return LoadedModel(
-        model.eval(), description.class_names, description.shape, description.pixels, statement
+        model.eval(),
+        description.class_names,
+        description.shape,
+        description.pixels,
+        sealed.statement,
+        _kept_preprocessing(sealed, description),
+        description.probabilities,
     )
+
+
+def _kept_preprocessing(sealed: seal.Sealed, description: Description) -> Preprocessing | None:
+    """Return what preprocessing.json says; refuse one that does not fit the model."""
+    if PREPROCESSING not in sealed.digests:
+        return None
+    with files.well_formed(sealed.folder / PREPROCESSING, "restore it"):
+        found = from_json(json.loads(sealed.read(PREPROCESSING)))
+        if found.shape != description.shape:
+            raise ValueError(f"its shape is not that of {DESCRIPTION}")
+        return found
+
+
+def _description(sealed: seal.Sealed) -> Description:
+    """Return what model.json says; refuse values that no model has."""
+    path = sealed.folder / DESCRIPTION
+    with files.well_formed(path, "restore it"):
+        record = json.loads(sealed.read(DESCRIPTION))
+        texts = [record[name] for name in ("method", "model", "norm")] + record["class_names"]
+        sides = record["shape"]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("a name is no text")
+        if not all(type(side) is int and 0 < side <= LARGEST_SIDE for side in sides):
+            raise ValueError("shape is no list of positive whole numbers")
+        if not all(isinstance(record[name], bool) for name in ("on_features", "pixels")):
+            raise TypeError("on_features or pixels is neither true nor false")
+        return Description(
+            method=record["method"],
+            model=record["model"],
+            norm=record["norm"],
+            options=dict(record["options"]),
+            on_features=record["on_features"],
+            shape=tuple(sides),
+            pixels=record["pixels"],
+            class_names=tuple(record["class_names"]),
+            probabilities=record.get("probabilities") is True,
+        )
 
 
 def _build(description: Description, method: Method | None) -> nn.Module:

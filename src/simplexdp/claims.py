@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
-from simplexdp.journal import DRAWS, NOTHING, WEIGHTS
+from simplexdp.journal import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
 from simplexdp.rounding import rounded_up
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAWS",
     "NOTHING",
+    "PERSON",
+    "RECORD",
     "WEIGHTS",
     "Assumption",
     "Coverage",
@@ -74,6 +76,7 @@ class Coverage:
         mechanism: Details of the mechanism beside those that the event holds.
         proviso: What coverage of weights rests on that the software cannot know.
         draws_too: Whether noised outputs are covered beside the weights.
+        unit: Whether one record is protected, or all records of one person.
     """
 
     method: str
@@ -89,14 +92,15 @@ class Coverage:
     mechanism: Mapping[str, Any] = field(default_factory=dict)
     proviso: str = ""
     draws_too: bool = False
+    unit: str = RECORD
 
     def broken(self) -> tuple[str, ...]:
         """Return the marks of the assumptions that the run breaks, as a ledger keeps them."""
         return tuple(a.mark for a in self.assumptions if a.holds is False and a.mark)
 
 
-def check(event: DpEvent, coverage: Coverage) -> None:
-    """Refuse an event and a coverage that contradict each other.
+def check(event: DpEvent, covers: str) -> None:
+    """Refuse an event and what it is said to cover, where they contradict each other.
 
     Raises:
         ValueError: If an event without a mechanism is claimed to cover something, an event with
@@ -104,14 +108,14 @@ def check(event: DpEvent, coverage: Coverage) -> None:
     """
     from simplexdp.accounting import events
 
-    if coverage.covers not in (WEIGHTS, DRAWS, NOTHING):
-        raise ValueError(f"covers is {coverage.covers!r}; use weights, draws or nothing")
-    if (event == events.no_guarantee()) != (coverage.covers == NOTHING):
+    if covers not in (WEIGHTS, DRAWS, NOTHING):
+        raise ValueError(f"covers is {covers!r}; use weights, draws or nothing")
+    if (event == events.no_guarantee()) != (covers == NOTHING):
         raise ValueError(
-            f"the claim covers {coverage.covers} and its event is {event}; "
+            f"the claim covers {covers} and its event is {event}; "
             "a run without a mechanism covers nothing, and no other run does"
         )
-    if coverage.covers == WEIGHTS and events.is_dirichlet(event):
+    if covers == WEIGHTS and events.is_dirichlet(event):
         raise ValueError("a Dirichlet bound covers the draws, never the released weights")
 
 
@@ -170,6 +174,15 @@ def common_assumptions(
             totals.COMPUTED,
         ),
     )
+
+
+def refuse_large_delta(delta: float, records: int) -> None:
+    """Refuse a δ that would permit publishing some record whole."""
+    if delta * records >= 1.0:
+        raise ValueError(
+            f"delta is {delta:g}, not below 1/{records}, so some record may be published whole: "
+            "give a far smaller one (or --allow-large-delta)"
+        )
 
 
 def large_delta(delta: float | None, records: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, data, files, methods, progress, runs
+from simplexdp import __version__, claims, data, files, methods, progress, runs
 from simplexdp import audit as attacks
 from simplexdp.files import check_picture, finite
 from simplexdp.ledger import Ledger, identity
@@ -58,6 +58,7 @@ def compare(
     seeds: int = 3,
     show_progress: bool = False,
     ledger: Ledger | None = None,
+    allow_large_delta: bool = False,
 ) -> list[Row]:
     """Train every method `seeds` times, each into a run folder of its own below `out`.
 
@@ -72,6 +73,7 @@ def compare(
         seeds: Trainings of each method.
         show_progress: Whether a bar is shown.
         ledger: What counts the runs.
+        allow_large_delta: Whether a δ of 1 / records or more is taken.
 
     Returns:
         One row a method.
@@ -92,6 +94,8 @@ def compare(
         if asked != usual and all(getattr(one, field) == usual for one in chosen.values()):
             raise ValueError(f"{', '.join(names)} train no network and take no {field} here")
     dataset = data.load(settings.data, **settings.data_options)
+    if not allow_large_delta:
+        claims.refuse_large_delta(settings.delta, len(dataset.train.labels))
     prepared = [methods.prepare(one, dataset) for one in chosen.values()]
     if ledger is not None:
         ledger.check(identity(settings.data), seeds * [one.event for one in prepared])
@@ -105,7 +109,13 @@ def compare(
                 seed = None if settings.seed is None else settings.seed + number
                 run = dataclasses.replace(chosen[name], seed=seed)
                 folder = out / f"{name}-{number}"
-                outcome, _ = methods.run(run, folder, dataset=dataset, ledger=ledger)
+                outcome, _ = methods.run(
+                    run,
+                    folder,
+                    dataset=dataset,
+                    ledger=ledger,
+                    allow_large_delta=allow_large_delta,
+                )
                 outcomes.append(outcome)
                 bar.advance(task)
             statement = outcomes[0].statement

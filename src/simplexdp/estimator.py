@@ -35,9 +35,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epsilon (float, default 1.0): Budget ε of one `fit`. Every further fit on the same data
             adds to it.
         delta (float, default 1e-5): Budget δ; choose it far below one over the number of rows.
-        features (str or callable, default "auto"): "auto", "scattering", "columns", "random",
-            "package.module:function" or a callable. A function of your own must treat every record
-            by itself and may not be fitted to the private data.
+        features (str or callable, default "auto"): A name, as `simplexdp train --features` takes
+            it, a function or a torch module. One of your own must treat every record by itself and
+            may not be fitted to the private data; its rows are brought to norm 1.
         bounds (tuple, optional): (low, high), numbers or one for each column, known without
             looking at the data. Columns are clipped to them and scaled. Without bounds every
             record is divided by its own norm, which costs no privacy but forgets the norm; an
@@ -133,6 +133,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps=self.steps,
             clip=self.clip,
             lr=self.lr,
+            largest=feature_map.largest,
         )
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
         fitted = linear.fit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import beta
 from torch import nn
 
 from simplexdp import data, progress
@@ -12,6 +13,7 @@ from simplexdp.batches import tensors, to_network
 from simplexdp.schedule import lopsided
 
 EVALUATED_TOGETHER = 1000
+FEW = 100  # test records, on which an accuracy says little
 NAMED = 5  # lost classes in a warning
 
 
@@ -31,13 +33,30 @@ def evaluate(model: nn.Module, split: data.Split, device: str) -> float:
     return float((predictions(model, split, device) == split.labels).mean())
 
 
-def worst_recall(found: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Return the smallest share of any class's records that are given their class.
+def interval(accuracy: float, records: int) -> tuple[float, float]:
+    """Return the 95 % Clopper–Pearson interval of an accuracy on so many test records.
 
-    >>> worst_recall(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]))
-    0.5
+    >>> [round(limit, 3) for limit in interval(1.0, 1)]
+    [0.025, 1.0]
     """
-    return min(float((found[labels == k] == k).mean()) for k in np.unique(labels))
+    right = round(accuracy * records)
+    low = float(beta.ppf(0.025, right, records - right + 1)) if right else 0.0
+    high = float(beta.ppf(0.975, right + 1, records - right)) if right < records else 1.0
+    return low, high
+
+
+def recalls(
+    found: NDArray[np.int64], labels: NDArray[np.int64], classes: int
+) -> tuple[float | None, ...]:
+    """Return the share of each class's records that are given their class; None without records.
+
+    >>> recalls(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]), 3)
+    (1.0, 0.5, None)
+    """
+    return tuple(
+        float((found[labels == k] == k).mean()) if (labels == k).any() else None
+        for k in range(classes)
+    )
 
 
 def refuse_not_finite(dataset: data.Dataset) -> None:

@@ -158,8 +158,13 @@ def check_ordinary(path: Path, way_out: str = "name a file") -> None:
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
     """Write JSON that any parser takes: no NaN, no infinity."""
+    write_atomically(path, as_json(record))
+
+
+def as_json(record: Mapping[str, Any]) -> bytes:
+    """Return what `write_json` writes."""
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, (text + "\n").encode())
+    return (text + "\n").encode()
 
 
 def put_between(page: Path, mark: str, text: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 WEIGHTS, DRAWS, NOTHING = COVERS = ("weights", "draws", "nothing")
+RECORD, PERSON = UNITS = ("record", "person")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Entry:
     event: DpEvent
     run_id: str | None = None
     broken: tuple[str, ...] = ()
+    unit: str = RECORD
 
 
 @dataclass(frozen=True)
@@ -159,13 +161,15 @@ def _known(record: Any) -> Entry | Budget:
 
             # Version 0.1.0 kept the marks in the event.
             broken = (*record.get("broken", ()), *event.get("broken", ()))
-            if covers not in COVERS or not set(broken) <= set(BROKEN):
-                raise ValueError("unknown coverage or mark")
+            unit = record.get("unit", RECORD)
+            if covers not in COVERS or not set(broken) <= set(BROKEN) or unit not in UNITS:
+                raise ValueError("unknown coverage, mark or unit")
             names = ("id", "time", "data", "method", "run", "covers")
             return Entry(
                 **{name: record[name] for name in names},
                 event=from_json(event),
                 run_id=record.get("run_id"),
                 broken=broken,
+                unit=unit,
             )
     raise ValueError("unknown kind of line")

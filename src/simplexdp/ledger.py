@@ -152,6 +152,7 @@ class Ledger:
         *,
         run_id: str | None = None,
         broken: Sequence[str] = (),
+        unit: str = journal.RECORD,
     ) -> str:
         """Count a run before it starts, and return its entry's id.
 
@@ -165,6 +166,7 @@ class Ledger:
             covers: What the bound is about, "weights", "draws" or "nothing".
             run_id: A reservation of this run with the same event is found again, not made twice.
             broken: Marks of the assumptions that the run breaks (`accounting.totals.BROKEN`).
+            unit: Whether the bound is per "record" or per "person".
 
         Raises:
             BudgetExceeded: The total with this run would be above the data set's budget.
@@ -196,6 +198,7 @@ class Ledger:
                     "covers": covers,
                     "event": record,
                     "broken": list(broken),
+                    **({"unit": unit} if unit != journal.RECORD else {}),
                 },
             )
         for sentence in said:
@@ -248,10 +251,24 @@ class Ledger:
             accountants={kind: totals.accountant(events) for kind, events in kinds.items()},
             caveats=(
                 *totals.caveats(entries),
+                *_per_person(entries),
                 *(totals.unbounded(len(kinds[DRAWS])) if budget is not None else ()),
             ),
             notes=notes,
         )
+
+
+def _per_person(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Say whose records the total is about where runs protect persons."""
+    persons = sum(entry.unit == journal.PERSON for entry in entries)
+    if persons == 0:
+        return ()
+    if persons == len(entries):
+        return ("per person: each run protects all records of a person together",)
+    return (
+        f"{persons} of {len(entries)} runs are per person and the others per record: the total "
+        "holds for persons with a single record",
+    )
 
 
 def _checked(event: DpEvent, covers: str, broken: Sequence[str]) -> dict[str, Any]:

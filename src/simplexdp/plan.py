@@ -8,20 +8,17 @@ is refused. That the draws of a step are of different records, one each, is up t
 from __future__ import annotations
 
 import html
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from simplexdp import accounting, distributed, mechanism, sampling
+from simplexdp import accounting, mechanism, sampling
 from simplexdp.accounting import events
 from simplexdp.accounting.totals import COUPLED
-from simplexdp.batches import Data, gather
 from simplexdp.claims import (
     DRAWS,
     LABELS_ARE_PUBLIC,
@@ -41,6 +38,7 @@ from simplexdp.schedule import (
 )
 from simplexdp.settings import OPTIMIZERS
 from simplexdp.statement import Statement
+from simplexdp.stepping import BudgetExhausted, Stepped, steps_of
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -51,10 +49,6 @@ WEIGHTS_NOT_COVERED = (
     "the raw input.  In a linear first layer the input is exactly the ratio of the weight "
     "gradient to the bias gradient, whatever r is."
 )
-
-# What was calibrated together stays together.
-FIXED = ("epsilon", "delta", "records", "batch_size", "steps", "sample_rate", "alpha", "r", "order",
-         "accountant", "estimator", "link", "link_bound")  # fmt: skip
 
 VARIANT = (
     "The link {link} with B = {bound:g} stands between softmax and mechanism: a variant, and not "
@@ -68,11 +62,7 @@ DRAW_ONLY = (
 )
 
 
-class BudgetExhausted(ValueError):
-    """A step or a draw was asked for that the plan has not paid for."""
-
-
-class Plan:
+class Plan(Stepped):
     """A budget for Algorithm 1 in a training loop of your own, and everything that follows from it.
 
     The plan calibrates the scale r of the Dirichlet mechanism to a budget, and hands out the
@@ -86,6 +76,7 @@ class Plan:
         records (int): Number of training records, which is public.
         batch_size (int, optional): Expected records in a batch; by rule unless given.
         steps (int, optional): Number of batches; by rule unless given.
+        epochs (float, optional): Passes over the data, for `steps`.
         alpha (float, default 3.0): Concentration α of the mechanism.
         accountant (str, default "theorem1"): One of `simplexdp.accounting.ACCOUNTANTS`.
         estimator (str, default "marginal"): "marginal" draws the true class's coordinate alone,
@@ -133,6 +124,7 @@ class Plan:
         *,
         batch_size: int | None = None,
         steps: int | None = None,
+        epochs: float | None = None,
         alpha: float = 3.0,
         accountant: str = "theorem1",
         estimator: mechanism.Estimator = "marginal",
@@ -142,9 +134,11 @@ class Plan:
     ) -> None:
         accounting.lookup(accountant)
         mechanism.check_link(estimator, link, link_bound)
-        self.batch_size, self.steps = schedule(
-            records, epsilon, delta, batch_size, steps, alpha, accountant
-        )
+        of = (records, epsilon, delta)
+        if epochs is not None:
+            batch_size, _ = schedule(*of, batch_size, steps, alpha, accountant)
+            steps = steps_of(epochs, steps, records, batch_size)
+        self.batch_size, self.steps = schedule(*of, batch_size, steps, alpha, accountant)
         self.records = records
         self.delta = delta
         self.alpha = alpha
@@ -155,27 +149,7 @@ class Plan:
         self.sample_rate = self.batch_size / records
         sampling.check_sampling(records, self.sample_rate)
         self.r, self.epsilon, self.order = self._calibrate(epsilon)
-        self.seed_known = seed is not None
-        self._seed = sampling.fresh_seed() if seed is None else seed
-        sampling.check_seed(self._seed)
-        self.steps_done = 0
-        self._draws_open = 0
-        self._iteration = 0
-        self._all_poisson = True
-        self._process = os.getpid()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to change what was calibrated together; the steps that are done may count."""
-        if name in FIXED and name in self.__dict__:
-            raise AttributeError(f"{name} was calibrated with the rest; make another Plan")
-        super().__setattr__(name, value)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse copy, deepcopy, pickle and whatever sends objects to other processes."""
-        raise TypeError(
-            "a copy of a plan would draw the same noise again; make another Plan for another "
-            "training"
-        )
+        self._begin(seed)
 
     def _calibrate(self, epsilon: float) -> tuple[float, float, int | None]:
         schedule = self._schedule(self.steps)
@@ -229,106 +203,6 @@ class Plan:
             return 1.0
         typical = TYPICAL_TRUE_CLASS_PROBABILITY
         return float(mechanism.attenuation(typical, self.r, self.alpha, self.link, self.link_bound))
-
-    def batches(self, data: Data, workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the Poisson batches of the steps that are left, and count each as a step.
-
-        Args:
-            data: A pair (inputs, labels) of tensors or arrays, or a map-style data set of pairs.
-                Not a loader: the plan draws the batches itself.
-            workers: Processes that read a data set ahead.
-
-        Yields:
-            Inputs and labels of one batch; an empty batch is a step too.
-
-        Raises:
-            ValueError: If the data do not have the plan's number of records.
-            BudgetExhausted: If all steps are spent, or another iteration has begun.
-
-        Example:
-            >>> import torch
-            >>> from simplexdp import Plan
-            >>> plan = Plan(epsilon=1.0, delta=1e-5, records=1000, batch_size=4, steps=3)
-            >>> len(list(plan.batches((torch.zeros(1000, 2), torch.zeros(1000, dtype=torch.long)))))
-            3
-        """
-        if isinstance(data, DataLoader | list | Tensor):
-            raise ValueError(
-                f"the plan draws the batches itself: give it the data set or a tuple (inputs, "
-                f"labels), not a {type(data).__name__}"
-            )
-        if distributed.world() > 1:
-            raise ValueError(
-                f"each of {distributed.world()} processes would draw a whole batch a step where "
-                "one is accounted for; train in several with torchrun -m simplexdp train"
-            )
-        if isinstance(data, tuple) and len(data[0]) != len(data[1]):
-            raise ValueError(f"there are {len(data[0])} inputs and {len(data[1])} labels")
-        size = len(data[1]) if isinstance(data, tuple) else len(data)
-        if size != self.records:
-            raise ValueError(
-                f"the plan is for {self.records} records and the data has {size}; "
-                "make a plan for this data"
-            )
-        self._refuse_beyond_schedule()
-        self._iteration += 1
-        iteration = self._iteration
-        indices = sampling.poisson_batches(
-            self.records, self.sample_rate, self.steps, self._seed, self.steps_done
-        )
-        for batch in gather(data, indices, workers):
-            if iteration != self._iteration:
-                # Two iterations at once would give the same batch to two steps.
-                raise BudgetExhausted("another iteration over this plan's batches has begun")
-            self.begin_step(len(batch[1]), poisson=True)
-            yield batch
-
-    def begin_step(self, batch_records: int, poisson: bool = False) -> int:
-        """Count a step for a batch of your own; its number keys the step's randomness.
-
-        Args:
-            batch_records: How many records the batch has, so how many draws the loss may make.
-            poisson: Whether every record entered independently at the plan's rate; the statement
-                repeats it.
-
-        Returns:
-            The number of the step.
-
-        Raises:
-            BudgetExhausted: If all steps are spent.
-        """
-        self._refuse_beyond_schedule()
-        self._all_poisson = self._all_poisson and poisson
-        self.steps_done += 1
-        self._draws_open = batch_records
-        return self.steps_done - 1
-
-    def _refuse_elsewhere(self) -> None:
-        if self._process != os.getpid():
-            raise BudgetExhausted(
-                "this is another process than the plan's and would draw the same noise again; make "
-                "a Plan in the process that trains"
-            )
-
-    def _refuse_beyond_schedule(self) -> None:
-        self._refuse_elsewhere()
-        if self.steps_done >= self.steps:
-            raise BudgetExhausted(
-                f"all {self.steps} steps of the plan are spent; make a new plan and add its cost"
-            )
-
-    def resume_at(self, step: int) -> None:
-        """Go on after `step` finished steps, with the randomness that belongs to the next.
-
-        Args:
-            step: Finished steps, as `steps_done` was when the checkpoint was written.
-
-        Raises:
-            ValueError: If the plan is past that step, or has fewer.
-        """
-        if not self.steps_done <= step <= self.steps:
-            raise ValueError(f"cannot go from step {self.steps_done} to {step} of {self.steps}")
-        self.steps_done, self._draws_open = step, 0
 
     def loss(self, class_weights: ArrayLike | None = None) -> PrivateLoss:
         """Return the perturbed loss, to be called with logits and labels once for each batch.

@@ -7,7 +7,7 @@ The groups are "simplexdp.commands" (modules that add commands when imported), "
 from __future__ import annotations
 
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +24,17 @@ def load(group: str, name: str) -> Any:
         KeyError: If nothing is registered by this name, or its module is missing.
     """
     return _points(group)[name].load()
+
+
+def extra(module: str, name: str) -> Any:
+    """Return a module that only an extra of this package installs.
+
+    Raises:
+        ValueError: If it is not installed; the message says which extra does it.
+    """
+    if not _is_there(module):
+        raise ValueError(f'{module} is not installed; get it with: pip install "simplexdp[{name}]"')
+    return import_module(module)
 
 
 @cache

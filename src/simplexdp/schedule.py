@@ -15,8 +15,9 @@ from simplexdp.settings import ADAPTIVE
 # of its nine curves are between 0.03 and 0.19; this is their geometric middle.
 EFFECTIVE_LEARNING_RATE = 0.08
 TYPICAL_TRUE_CLASS_PROBABILITY = 0.9
-# Theorem 1 always admits some r, if need be by an order in the thousands; below this share of α
-# the draws say next to nothing about the model's outputs and training is hopeless.
+# Theorem 1 always admits some r, if need be by an order in the thousands. Below this share of α
+# a draw says next to nothing about the model's outputs. A network still trains, at a rate that
+# grows as 1/r, since its updates read the inputs themselves (docs/protects.md): a plan refuses.
 LEAST_USEFUL_R = 1 / 100
 # Adaptive optimizers divide the scale κ out again; the paper trains Adam at this rate.
 ADAPTIVE_LEARNING_RATE = 0.001

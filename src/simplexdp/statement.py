@@ -13,15 +13,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simplexdp.claims import DRAWS, WEIGHTS, Assumption, Coverage, described
+from simplexdp.claims import DRAWS, PERSON, WEIGHTS, Assumption, Coverage, described
 from simplexdp.rounding import rounded_down, rounded_up
 
+WITHOUT_NOISE = "The audit's figures, which are computed from the private records without noise."
 # Of two data sets that may differ by this, no one can tell which was used, up to (ε, δ).
 RELATIONS = {
     "zero-out": "zero-out: one input is replaced by a null record, its label stays",
     "add/remove": "add/remove at a fixed rate and divisor: what one record contributes is there "
     "or not; its label and the number of records are public",
     "replace-input": "replace-input: one input is replaced by any other, its label stays",
+}
+
+PER_PERSON = "all training inputs of one person together; their labels stay"
+OF_A_PERSON: Mapping[str, Any] = {
+    "unit": PER_PERSON,
+    "public": (
+        "the labels",
+        "the number of records",
+        "the class counts",
+        "which records are of the same person",
+    ),
 }
 
 
@@ -104,6 +116,7 @@ class Statement:
             notes=tuple(notes),
             proviso=coverage.proviso,
             event=event,
+            **(OF_A_PERSON if coverage.unit == PERSON else {}),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -125,12 +138,18 @@ class Statement:
         """Return the assumptions that this run breaks; with one, its bound covers nothing."""
         return [assumption.text for assumption in self.assumptions if assumption.holds is False]
 
+    def without_audit(self) -> Statement:
+        """Return the statement as training left it: no bound covers an audit's numbers."""
+        outside = tuple(said for said in self.does_not_cover if said != WITHOUT_NOISE)
+        return dataclasses.replace(self, audited=None, does_not_cover=outside)
+
     def headline(self) -> str:
         """Return one line: the bound and what it covers in this run."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "No privacy guarantee: this run has no privacy mechanism."
         epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta or 0.0, 3)
-        bound = f"ε = {epsilon}, δ = {delta} ({self.accountant})"
+        per = " per person" if self.unit == PER_PERSON else ""
+        bound = f"ε = {epsilon}, δ = {delta}{per} ({self.accountant})"
         if self.covers_weights and self.broken():
             return (
                 f"{bound}; would cover the released weights, but this run breaks an assumption: "
@@ -198,14 +217,45 @@ def from_json(record: Mapping[str, Any]) -> Statement:
 
     Returns:
         The statement.
+
+    Raises:
+        ValueError: A field is missing, unknown or of another type.
     """
     from simplexdp.accounting import events
 
     values = {k: v for k, v in record.items() if k != "broken_assumptions"}
-    values["assumptions"] = tuple(Assumption(**a) for a in values["assumptions"])
-    if values.get("event") is not None:
-        values["event"] = events.from_json(values["event"])
-    return Statement(**values)
+    try:
+        values["assumptions"] = tuple(Assumption(**a) for a in values["assumptions"])
+        if values.get("event") is not None:
+            values["event"] = events.from_json(values["event"])
+        for name in _SENTENCES:
+            values[name] = tuple(values[name])
+        statement = Statement(**values)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError("a field of the statement is missing, unknown or damaged") from error
+    for name, kind in _KINDS.items():
+        value = getattr(statement, name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind):
+            raise ValueError(f"its field {name} is of another type")
+    texts = [*statement.mechanism, *(a.text for a in statement.assumptions)]
+    texts += [said for name in _SENTENCES for said in getattr(statement, name)]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a sentence in it is no text")
+    if not all(a.holds in (True, False, None) for a in statement.assumptions):
+        raise ValueError("an assumption in it neither holds nor is broken")
+    return statement
+
+
+_SENTENCES = ("covers", "does_not_cover", "notes", "public")
+_NUMBER, _TEXT = (int, float, type(None)), (str,)
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("epsilon", "delta"), _NUMBER),
+    **dict.fromkeys(("covers_draws", "covers_weights"), (bool,)),
+    **dict.fromkeys(("method", "accountant", "relation", "sampling", "unit", "proviso"), _TEXT),
+    "steps": (int,),
+    "mechanism": (dict,),
+    "audited": (dict, type(None)),
+}
 
 
 def _show(name: str, value: Any) -> str:

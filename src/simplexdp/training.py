@@ -25,9 +25,9 @@ from simplexdp.data.augment import augment
 from simplexdp.evaluation import (
     evaluate,
     predictions,
+    recalls,
     refuse_not_finite,
     warn_of_failure,
-    worst_recall,
 )
 from simplexdp.methods.base import Run
 from simplexdp.optimizers import seed_torch
@@ -99,7 +99,7 @@ class Reached:
     accuracy: float
     validation_accuracy: float | None
     seconds: float
-    worst_recall: float | None = None
+    recalls: tuple[float | None, ...] = ()
 
 
 def train(job: Job, run: Run) -> Reached:
@@ -160,7 +160,8 @@ def train(job: Job, run: Run) -> Reached:
     _log(run, job, job.steps, losses, accuracy, elapsed())
     held_out = dataset.validation
     validation = None if held_out is None else evaluate(evaluated, held_out, settings.device)
-    return Reached(accuracy, validation, elapsed(), worst_recall(final, dataset.test.labels))
+    shares = recalls(final, dataset.test.labels, dataset.classes)
+    return Reached(accuracy, validation, elapsed(), shares)
 
 
 def _restore(job: Job, run: Run) -> tuple[int, float]:

@@ -93,6 +93,11 @@ def test_exact_ends_on_the_jump_itself():
     found = calibrate("exact", epsilon=4.0, delta=1e-5, alpha=3.0, sample_rate=0.005, steps=20_000)
     assert found.r == 0.75
     assert found.epsilon < 4.0
+    run = {"alpha": 3.0, "delta": 1e-5, "sample_rate": 0.005, "steps": 20_000}
+    for k in (5, 9):  # which the search does not begin with
+        at, above = (account("exact", r=r, **run).epsilon for r in (3 / k, 3 / k * (1 + 1e-9)))
+        assert above > 1.05 * at
+        assert calibrate("exact", epsilon=(at + above) / 2, **run).r == 3 / k
 
 
 def test_a_budget_below_the_floor_says_what_would_do():

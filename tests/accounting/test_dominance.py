@@ -1,6 +1,7 @@
-"""The inequalities of the proof in docs/dominance.md, one by one, by other means than the proof's.
+"""The inequalities of the proofs in docs/dominance.md, one by one, by other means than the proofs'.
 
-Step 1: both shifts of mass.  The block lemma: as stated, N ≥ 0, m ≤ μ and the bounds it comes
+Step 1: both shifts of mass. Merges: each of them, the sum that their gain is, and its terms. The
+second proof's block lemma: as stated, N ≥ 0, m ≤ μ and the bounds it comes
 from, p_2 ≥ p_1, c ≥ 0, the growth of κc and its sinh and tanh bounds, the growth of log W.
 The theorem and its use: pairs of three to ten classes, and subsampling.
 """
@@ -365,3 +366,84 @@ def test_only_hidden_participation_needs_secret_batches():
         assert POISSON in record.assumptions
         assert THROUGH_DRAWS in record.assumptions
         assert (SECRET_BATCHES in record.assumptions) == (not name.startswith("visible"))
+
+
+def merged(masses):
+    """The masses with the two smallest of them together, one place shorter."""
+    ordered = np.sort(masses)
+    return np.append(ordered[2:], ordered[0] + ordered[1])
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.3, 0.49, 3.0])
+@pytest.mark.parametrize("ratio", [0.5, 0.99, 1.2])
+def test_merging_the_two_smallest_of_the_longer_side_lowers_no_divergence(alpha, ratio):
+    """From disjoint outputs to two vertices, every merge in turn, for both directions."""
+    rng = np.random.default_rng(3)
+    r = ratio * alpha
+    levels = np.linspace(-4, 4, 9) * r / min(alpha, 1.0)
+    starts = [(np.full(2, 0.5), np.full(2, 0.5)), (np.full(3, 1 / 3), np.full(3, 1 / 3))]
+    starts += [(rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(n))) for n in (1, 3)]
+    for a, b in starts:
+        before = None
+        while True:
+            upper, lower = np.append(a, 0.0 * b), np.append(0.0 * a, b)
+            curves = [
+                gamma_curve(p, q, r, alpha, levels) for p, q in ((upper, lower), (lower, upper))
+            ]
+            for now, old in zip(curves, before or curves, strict=True):
+                assert (now - old >= -1e-10 * np.maximum(1.0, np.exp(levels))).all()
+            if len(a) == len(b) == 1:
+                break
+            before = curves
+            if len(a) >= len(b):
+                a = merged(a)
+            else:
+                b = merged(b)
+
+
+@pytest.mark.parametrize(("s", "a", "beta", "alpha"), [(0.3, 0.7, 1.0, 0.1), (2.5, 0.4, 0.6, 1.5)])
+def test_the_gain_of_a_weight_is_a_sum_of_densities(s, a, beta, alpha):
+    """E[(X − EX)·1{aX + W > τ}] for X = log Gamma(s), W = −β log Gamma(α): the derivative in s of
+    P[aX + W > τ], against Σ_k a/(s+k)² times the density of aX + W − aE/(s+k)."""
+    levels, w = np.linspace(-3, 6, 7), np.array([a, -beta])
+    step = 1e-4
+    ends = [weighted_tails(np.array([s + d, alpha]), w, levels) for d in (step, -step)]
+    gain = (ends[0] - ends[1]) / (2 * step)
+    u = np.linspace(0, 60, 60_001) + 1e-12
+    phi = np.exp(
+        special.loggamma(s + 1j * u * a) - special.loggamma(s)
+        + special.loggamma(alpha - 1j * u * beta) - special.loggamma(alpha)
+    )  # fmt: skip
+    k, many = np.arange(400), 400
+    weight = sum(a / (s + i) ** 2 / (1 + 1j * u * a / (s + i)) for i in k)
+    weight += a / (s + many - 0.5) / (1 + 0.5j * u * a / (s + many))  # the terms beyond, nearly
+    found = [
+        float(np.trapezoid((phi * weight * np.exp(-1j * u * level)).real, u)) / math.pi
+        for level in levels
+    ]
+    assert found == pytest.approx(gain, abs=3e-5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    alpha=st.floats(-3, 1.5).map(lambda e: 10.0**e),
+    ratio=st.floats(0.01, 1.236),
+    longer=st.integers(2, 12),
+    share=st.floats(0.01, 1.0),
+    part=st.floats(0.5, 0.9999),
+    largest=st.floats(0.0, 1.0),
+    k=st.integers(0, 50),
+    y=st.floats(-50, 50),
+)
+def test_every_term_of_a_merge_is_positive(alpha, ratio, longer, share, part, largest, k, y):
+    """The kernels of the two weights, one below the other at every point, as the proof says."""
+    r, mass = ratio * alpha, 2.0 / longer * share
+    c = alpha / (1.0 / longer + largest * (1.0 - 1.0 / longer))
+
+    def kernel(weight):
+        s = alpha + k + r * weight
+        rate = s / weight
+        side = -c * y if y >= 0 else rate * y
+        return math.log(weight / s**2 * c * rate / (c + rate)) + side
+
+    assert kernel(part * mass) >= kernel((1 - part) * mass) - 1e-9

@@ -12,6 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from simplexdp.accounting import account
 from simplexdp.accounting.events import DirichletDpEvent, VisiblySampledDpEvent, compose, dirichlet
 from simplexdp.accounting.gaussian import gaussian_epsilon
+from simplexdp.accounting.loss_distribution import VertexPair
 from simplexdp.accounting.simplex_accountant import SimplexAccountant, compose_by_distribution
 
 RUN = {"r": 0.4, "alpha": 3.0, "sample_rate": 0.01}
@@ -119,7 +120,8 @@ def test_what_pld_refuses_for_rounding_the_ledger_refuses(delta):
             figure()
 
 
-def test_rounding_is_set_aside_for_every_event_and_taken_from_delta():
+def test_rounding_is_set_aside_for_every_event_and_taken_from_delta(monkeypatch):
+    monkeypatch.setattr(VertexPair, "moved", lambda pair, steps: 1e-9)
     accountant = SimplexAccountant(delta=1e-6)
     seen = [0.0]
     for event in (
@@ -132,6 +134,7 @@ def test_rounding_is_set_aside_for_every_event_and_taken_from_delta():
         accountant.compose(event)
         seen.append(accountant._allowance)
     assert seen == sorted(set(seen))
+    assert 1e-9 < seen[1] < 1.1e-9
     epsilon = accountant.get_epsilon(1e-6)
     plain = accountant._pld.get_delta_for_epsilon(epsilon)
     assert plain <= 1e-6 - 0.999 * seen[-1]

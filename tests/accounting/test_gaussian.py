@@ -42,6 +42,7 @@ def test_delta_against_mpmath(mu, epsilon):
 def test_epsilon_is_the_least_on_the_safe_side(mu, delta):
     epsilon = gaussian_epsilon(mu, delta)
     assert oracle(mu, epsilon) <= delta * (1 + 1e-9)
+    assert gaussian_log_delta(mu, epsilon) <= math.log(delta)
     if epsilon > 0:
         assert oracle(mu, epsilon * (1 - 1e-6)) > delta
 
@@ -51,6 +52,7 @@ def test_epsilon_is_the_least_on_the_safe_side(mu, delta):
 def test_mu_is_the_largest_on_the_safe_side(epsilon, delta):
     mu = calibrate_mu(epsilon, delta)
     assert oracle(mu, epsilon) <= delta * (1 + 1e-9)
+    assert gaussian_log_delta(mu, epsilon) <= math.log(delta)
     assert oracle(mu * (1 + 1e-6), epsilon) > delta
     assert gaussian_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6)
 
@@ -63,6 +65,12 @@ def test_composition_against_dp_accounting(sigma, steps):
     ).self_compose(steps)
     assert gaussian_epsilon(mu, 1e-5) == pytest.approx(peer.get_epsilon_for_delta(1e-5), rel=1e-4)
     assert gaussian_delta(mu, 1.0) == pytest.approx(peer.get_delta_for_epsilon(1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, -1.0, math.nan, math.inf])
+def test_an_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(ValueError, match="number of at least 0"):
+        gaussian_delta(1.0, epsilon)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])

@@ -74,14 +74,16 @@ def test_pessimistic_and_optimistic_enclose_the_truth(q, r, alpha, add):
         assert hockey_stick(below, interval, epsilon) >= truth - 0.02 * deviation
 
 
+@pytest.mark.parametrize("left_out", [1e-12, 1e-3])
 @pytest.mark.parametrize(("q", "r", "alpha"), SETTINGS)
-def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha):
+def test_connect_the_dots_is_exact_on_the_grid(q, r, alpha, left_out):
     """On grid points the pessimistic curve is the curve itself: q·δ(ε') for 'remove'."""
     interval = one.step_deviation(q, one.VertexPair(r, alpha)) / 5
-    bounds = one.loss_range(1e-12, q, one.VertexPair(r, alpha))
+    bounds = one.loss_range(left_out, q, one.VertexPair(r, alpha))
     masses = one.pessimistic(
         bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=False
     )
+    assert masses.mass.sum() + masses.infinity == pytest.approx(1.0, abs=1e-12)
     for k in (0, 1, 3, 7):
         inner = math.log1p(math.expm1(k * interval) / q)
         expected = q * vertex_delta(inner, r, alpha)
@@ -107,9 +109,10 @@ def test_masses_against_dp_accountings_connect_the_dots():
         )
 
 
-def test_far_tails_of_small_alpha_keep_their_mass():
+@pytest.mark.parametrize("logit", [700.0, 2000.0])
+def test_far_tails_of_small_alpha_keep_their_mass(logit):
     """At α = 0.01 a quarter of the mass of a tail lies beyond what a float t can hold."""
-    r, alpha, edge = 0.009, 0.01, 0.009 * 700.0
+    r, alpha, edge = 0.009, 0.01, 0.009 * logit
     p, _ = one.vertex_masses(np.array([edge, math.inf]), r, alpha)
     with mpmath.workdps(30):
         a, b = mpmath.mpf(alpha), mpmath.mpf(alpha) + mpmath.mpf(r)

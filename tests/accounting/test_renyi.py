@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from simplexdp.accounting import account, renyi
 
@@ -150,18 +151,16 @@ def test_known_values_of_the_paper():
     assert account("visible", r=0.235, **setting).epsilon == pytest.approx(13.0, abs=0.5)
 
 
-def test_floor_as_r_vanishes():
+@pytest.mark.parametrize(("q", "steps"), [(0.0445, 690), (0.005, 20_000)])
+def test_floor_as_r_vanishes(q, steps):
     """T/(λ−1)·log(1 + 2·P[Bin(λ, q) ≥ 3]) plus the conversion, summed directly."""
-    q, steps, delta = 0.0445, 690, 1e-5
-    best = math.inf
-    for order in range(2, 2000):
-        few = sum(math.comb(order, j) * q**j * (1 - q) ** (order - j) for j in range(3))
-        loss = steps / (order - 1) * math.log1p(2 * max(0.0, 1 - few))
-        best = min(best, loss + float(convert(order, delta)))
+    delta, orders = 1e-5, np.arange(2, renyi.MAX_ORDER + 1)
+    loss = steps / (orders - 1) * np.log1p(2 * stats.binom.sf(2, orders, q))
+    best = min(loss + [float(convert(order, delta)) for order in orders.tolist()])
     cost = account("theorem1", r=3e-8, alpha=3.0, sample_rate=q, steps=steps, delta=delta)
     beyond = renyi.subsampling_floor(q, steps, delta)
     assert cost.epsilon == pytest.approx(beyond.epsilon, rel=1e-6)
-    assert beyond.epsilon <= best * (1 + 1e-9)
+    assert beyond.epsilon == pytest.approx(best, rel=1e-9)
 
 
 def test_a_negative_figure_is_reported_as_zero():

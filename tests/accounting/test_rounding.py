@@ -78,5 +78,5 @@ def test_no_allowance_is_below_the_least():
 
 
 def test_a_figure_that_cannot_be_judged_is_refused():
-    with pytest.raises(ValueError, match="too small for the pld"):
+    with pytest.raises(ValueError, match="too small for pld"):
         rounding.check(math.nan, 1e-5, 10)

@@ -196,7 +196,10 @@ def test_a_run_whose_data_is_gone_is_refused(images: data.Dataset, tmp_path: Pat
         (lambda: audit.run(Settings(), "guess"), "unknown attack 'guess'"),
         (lambda: audit.run(Settings(), confidence=95.0), "confidence"),
         (lambda: audit.run(Settings(), relation="both"), "unknown relation 'both'"),
-        (lambda: audit.run(Settings(), "membership", relation="in-out"), "plants no canaries"),
+        (
+            lambda: audit.run(Settings(), "membership", relation="in-out"),
+            "membership has no use for --relation in-out",
+        ),
         (lambda: audit.run(Settings(method="magic")), "unknown method"),
         (lambda: audit.run(Settings(), folder=Path("nowhere")), "not a run folder"),
     ],

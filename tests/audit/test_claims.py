@@ -32,7 +32,6 @@ def statement(name: str, relation: str, sampling: str, epsilon: float | None = 1
         covers_weights=True,
         covers=(),
         does_not_cover=(),
-        event=events.sampled_gaussian(2.0, 1 / 9, 4),
     )
 
 
@@ -49,7 +48,7 @@ def test_one_gaussian_mechanism_has_twice_the_sensitivity() -> None:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, 1.0) <= 1e-5 else (low, middle)
     plain = statement("Gaussian", "zero-out", "full batches")
-    claim = claims.for_pairs(replace(plain, event=events.gaussian(1.0 / low)), 1e-5)
+    claim = claims.for_pairs(replace(plain, event=events.gaussian(1 / low)), 1e-5)
     assert claim.epsilon is not None
     assert claim.delta == 1e-5
     assert gaussian_delta(2 * low, claim.epsilon) == pytest.approx(1e-5, rel=1e-4)
@@ -85,11 +84,8 @@ def test_dpsgd_s_claim_for_pairs_at_an_equal_delta(attack: str) -> None:
 
 
 def test_claims_that_are_about_replacing_stay() -> None:
-    relation = "the RDP lemma is replace-input; …"
-    dirichlet = replace(
-        statement("Dirichlet", relation, "Poisson, rate 1/9"),
-        event=events.dirichlet(0.2, 3.0, 1 / 9, 4),
-    )
+    lemma = statement("Dirichlet", "the RDP lemma is replace-input; …", "Poisson, rate 1/9")
+    dirichlet = replace(lemma, event=events.dirichlet(0.2, 3.0, 0.1, 9))
     assert claims.for_pairs(dirichlet, 1e-5).epsilon == 1.0
     other = statement("noise", "replace-input", "full batches")
     assert claims.for_pairs(other, 1e-5).epsilon == 1.0

@@ -41,7 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
         ("folder", {"label": "y"}, "folder of images, which has no use for a label"),
         ("folder", {"bounds": "0:1"}, "folder of images, which has no use for a label, bounds"),
         ("npz", {"image_size": 4}, "npz file, which has no use for an image size"),
-        ("npz", {"drop": "1"}, "npz file, which has no use for a label, categories or dropped"),
+        ("npz", {"drop": "1"}, "npz file, which has no use for a label, categories, missing"),
         ("npz", {"label": "y"}, "npz file, which has no use for a label"),
         ("csv", {"image_size": 4}, "csv file, which has no use for an image size"),
         ("csv", {"data_dir": "."}, "leave out --data-dir"),

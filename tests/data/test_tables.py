@@ -132,7 +132,10 @@ def test_bounds_do_not_depend_on_a_record_that_is_not_public(tmp_path: Path) -> 
 def test_missing_values_are_refused_by_count_and_name_alone(tmp_path: Path, suffix: str) -> None:
     content = columns()
     content["income"] = [None if k in (3, 5) else v for k, v in enumerate(content["income"])]
-    with pytest.raises(ValueError, match=r"column income has [12] values that are missing"):
+    with pytest.raises(
+        ValueError,
+        match=r"column income has [12] missing values: say what .* --missing income=VALUE",
+    ):
         data.load(write(tmp_path / f"t{suffix}", content), **DECLARED)
     content = columns()
     content["sex"] = [None, *content["sex"][1:]]
@@ -315,3 +318,79 @@ def test_values_that_cannot_be_read_are_not_quoted(tmp_path: Path) -> None:
         message = refusal(path, label="target", **options)
         assert "not UTF-8" in message
         assert SECRET not in message
+
+
+def with_gaps(suffix: str, path: Path) -> Path:
+    content = columns()
+    content["income"] = [None if k in (3, 5) else v for k, v in enumerate(content["income"])]
+    content["sex"] = [None if k == 7 else v for k, v in enumerate(content["sex"])]
+    return write(path / f"gaps{suffix}", content)
+
+
+def everything(dataset: data.Dataset) -> np.ndarray:
+    return np.concatenate([dataset.train.inputs, dataset.test.inputs])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_missing_values_are_filled_as_declared(
+    tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = with_gaps(suffix, tmp_path)
+    whole = everything(data.load(write(tmp_path / f"t{suffix}", columns()), **DECLARED))
+    rows = everything(data.load(path, missing=["income=30", "sex=f"], **DECLARED))
+    assert capsys.readouterr().err == (
+        "simplexdp: converted: 3 missing values filled as declared\n"
+    )
+    assert rows.shape == whole.shape
+    changed = rows != whole
+    assert changed[:, 0].sum() == 0
+    assert rows[changed[:, 1], 1].tolist() == [1.0, 1.0]  # 30 of -10 to 30
+    assert changed[:, 2:].any(axis=1).sum() == 1  # record 7 was m
+    assert rows[changed[:, 2], 2:].tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_missing_values_as_features_of_their_own(tmp_path: Path, suffix: str) -> None:
+    path = with_gaps(suffix, tmp_path)
+    rows = everything(data.load(path, missing="indicator", **DECLARED))
+    assert rows.shape == (40, 7)  # age, ?, income, ?, f, m, ?
+    assert rows[:, [1, 3, 6]].sum(axis=0).tolist() == [0.0, 2.0, 1.0]
+    assert (rows[rows[:, 3] == 1, 2] == 0).all()
+    assert (rows[rows[:, 6] == 1, 4:6] == 0).all()
+    some = everything(data.load(path, missing=["income=indicator", "sex=m"], **DECLARED))
+    assert some.shape == (40, 5)
+
+
+def test_a_fill_value_must_be_one_of_the_column(tmp_path: Path) -> None:
+    path = with_gaps(".csv", tmp_path)
+    for missing in ("income=31", "income=none", "sex=x", "income=nan"):
+        with pytest.raises(ValueError, match="is no value of that column: give one within"):
+            data.load(path, missing=missing, **DECLARED)
+    with pytest.raises(ValueError, match="no column incom in the table"):
+        data.load(path, missing="incom=0", **DECLARED)
+
+
+def test_what_is_no_number_is_not_missing(tmp_path: Path) -> None:
+    content = {**columns(), "income": [f"about {SECRET}", *map(str, columns()["income"][1:])]}
+    options = {**DECLARED, "missing": "income=0"}
+    message = refusal(write(tmp_path / "t.csv", content), **options)
+    assert "column income has 1 values that are missing, infinite or no numbers" in message
+    assert SECRET not in message
+
+
+def test_a_schema_says_what_stands_for_missing_values(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(
+        '{"label": "target", "columns": {"age": {"bounds": [0, 120]}, "sex": {"categories": '
+        '["f", "m"], "missing": "f"}, "income": {"bounds": [-10, 30], "missing": 0}}}'
+    )
+    path = with_gaps(".csv", tmp_path)
+    expected = data.load(path, missing=["income=0", "sex=f"], **DECLARED)
+    assert np.array_equal(everything(data.load(path, schema=schema)), everything(expected))
+
+
+def test_public_columns_with_gaps(tmp_path: Path) -> None:
+    path = with_gaps(".csv", tmp_path)
+    dataset = data.load(path, label="target", public_columns="*", missing="indicator")
+    assert dataset.train.inputs.shape[1] == 8  # age, ?, income, ?, f, m, others, ?
+    assert dataset.train.inputs[:, 2].min() == -1.0

@@ -35,8 +35,10 @@ def test_images_one_or_many(tmp_path: Path) -> None:
     for path in (folder, folder / "05.png"):
         with pytest.raises(ValueError, match="which has no use for a label, bounds"):
             data.read_inputs(path, image_size="4x4x1", bounds="0:9")
-    with pytest.raises(ValueError, match="holds no png"):
-        data.read_inputs(tmp_path / "by-class", image_size=4)
+    assert len(data.read_inputs(tmp_path / "by-class", image_size=4)) == 30
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="holds no images"):
+        data.read_inputs(tmp_path / "none", image_size=4)
 
 
 @pytest.mark.parametrize("bounds", ["0:60", "0=0:60,1=5:6"])

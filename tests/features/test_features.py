@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -72,7 +73,16 @@ def test_user_features_as_a_function() -> None:
 def test_user_features_by_name() -> None:
     rows = np.full((3, 2), 4.0, dtype=np.float32)
     out = features.compute(rows, features.build("numpy:sqrt", (2,)))
-    np.testing.assert_allclose(out, 2.0)
+    np.testing.assert_allclose(out, math.sqrt(0.5))  # brought to norm 1
+
+
+def test_the_scale_of_user_features_does_not_matter() -> None:
+    """Clipping and rounding have a fixed unit, so rows of norm 0.001 would be lost in it."""
+    rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    want = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for scale in (1e-25, 1e-3, 1.0, 1e25):
+        out = features.compute(rows, features.build(lambda r, by=scale: r * by, (3,)))
+        np.testing.assert_allclose(out, want, rtol=1e-5)
 
 
 def test_user_features_are_not_taken_for_built_in_ones() -> None:
@@ -80,14 +90,17 @@ def test_user_features_are_not_taken_for_built_in_ones() -> None:
         return rows
 
     columns.__qualname__ = "columns"
-    assert not features.build(columns, (2,)).built_in
-    assert features.build("columns", (2,)).built_in
+    own = features.build(columns, (2,)).provenance
+    assert (own.fixed, own.trained_on, own.record_wise) == (False, None, True)
+    built_in = features.build("columns", (2,)).provenance
+    assert (built_in.fixed, built_in.trained_on) == (True, features.NO_DATA)
 
 
 def test_user_features_see_pixels_as_the_released_model_does() -> None:
     rows = np.array([[0, 51], [255, 102]], dtype=np.uint8)
     out = features.compute(rows, features.build(squares, (2,)))
-    np.testing.assert_allclose(out[:, :2], [[0.0, 0.2], [1.0, 0.4]], rtol=1e-6)
+    want = squares(np.array([[0.0, 0.2], [1.0, 0.4]]))
+    np.testing.assert_allclose(out, want / np.linalg.norm(want, axis=1, keepdims=True), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

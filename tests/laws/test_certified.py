@@ -28,7 +28,11 @@ def watched(monkeypatch: pytest.MonkeyPatch, even_bits: Callable) -> Callable:
     """Fit, and return what went into every release and what came out, and the fit itself."""
 
     def fit(
-        shape: tuple[int, int], planted: np.ndarray | None, epsilon: float = EPSILON, **given: float
+        shape: tuple[int, int],
+        planted: np.ndarray | None,
+        epsilon: float = EPSILON,
+        persons: np.ndarray | None = None,
+        **given: float,
     ) -> tuple[Seen, linear.Fitted]:
         seen: Seen = []
         real = noisy_gd.release
@@ -40,13 +44,15 @@ def watched(monkeypatch: pytest.MonkeyPatch, even_bits: Callable) -> Callable:
 
         features = np.zeros((RECORDS, shape[0] * shape[1]), dtype=np.float32)
         if planted is not None:
-            features[7] = planted
-        labels = np.arange(RECORDS) % CLASSES
+            features[7 if persons is None else persons == 7] = planted
+        labels = (np.arange(RECORDS) if persons is None else persons) % CLASSES
         rule, cost = linear.planned(RECORDS, epsilon, DELTA, shape, steps=STEPS, **given)
         with monkeypatch.context() as patch:
             patch.setattr(noisy_gd, "release", release)
             patch.setattr(whitening, "release", release)
-            return seen, linear.fit(features, labels, CLASSES, shape, rule, cost, even_bits())
+            return seen, linear.fit(
+                features, labels, CLASSES, shape, rule, cost, even_bits(), persons=persons
+            )
 
     return fit
 
@@ -123,6 +129,29 @@ def test_one_record_moves_every_step_by_the_clip_and_no_more(
         moved = float(np.linalg.norm(total)) * UNIT
         assert moved <= clip
         assert moved == pytest.approx(clip, rel=0.03)  # whole units shorten it
+
+
+@pytest.mark.parametrize("each", [2, 5])
+def test_one_person_moves_every_release_as_one_record_does(each: int, watched: Callable) -> None:
+    """All of a person's records are enormous: one of them in mean and moments, a clip in a step."""
+    persons = np.arange(RECORDS) // each
+    planted = np.where(np.arange(40) % 2, 1e6, -1e6)
+    bound = 1.01 / ROW_UNIT
+    shares = {"mean_share": 0.1, "moment_share": 0.2}
+    null, _ = watched((40, 1), None, persons=persons, **shares)
+    loud, _ = watched((40, 1), planted, persons=persons, **shares)
+    moved = [b[0].astype(float) - a[0] for a, b in zip(null, loud, strict=True)]
+    assert np.linalg.norm(moved[0]) <= bound
+    assert np.linalg.norm(moved[0]) == pytest.approx(bound, rel=0.03)
+    assert frobenius(moved[1], moved[2]) <= bound**2
+    assert frobenius(moved[1], moved[2]) == pytest.approx(bound**2, rel=0.05)
+    steps, _ = watched(
+        (40, 1), planted, persons=persons, mean_share=0.0, moment_share=0.0, lr=1e-6, clip=2.0
+    )
+    for total, _ in steps:
+        moved_by = float(np.linalg.norm(total)) * UNIT
+        assert moved_by <= 2.0
+        assert moved_by == pytest.approx(2.0, rel=0.05)
 
 
 def test_a_row_is_not_shortened_below_its_bound(watched: Callable) -> None:

@@ -88,6 +88,36 @@ def test_a_published_draw_has_the_concentrations_of_its_parameters() -> None:
     np.testing.assert_allclose(spy.asked[0], 2.7 * s.numpy() + 3.0, rtol=1e-12)
 
 
+def test_the_gradient_of_draw_only_is_the_stated_function_of_the_draw() -> None:
+    logits, labels, s = softmax()
+    logits.requires_grad_()
+    r, alpha = 2.7, 3.0
+    rng, same = (np.random.default_rng(4) for _ in range(2))
+    mechanism.perturbed_nll(logits, labels, r, alpha, rng, "draw-only").sum().backward()
+    log_g = mechanism.log_gamma_draw(torch.from_numpy(r * s + alpha), same)
+    p = torch.softmax(log_g, 1).numpy()
+    want = (p * (r + CLASSES * alpha) - alpha) / r - np.eye(CLASSES)[labels]
+    assert logits.grad is not None
+    np.testing.assert_allclose(logits.grad.numpy(), want, atol=1e-5)
+
+
+def test_a_plan_samples_at_the_rate_of_its_event_and_draws_anew_in_every_step() -> None:
+    """800,000 chances to be in a batch, at 4.9 standard errors: one run in a million fails."""
+    records, steps = 2000, 400
+    plan = Plan(50.0, 1e-5, records, batch_size=200, steps=steps, seed=5)
+    event = plan.event()
+    rate = event.event.sampling_probability
+    assert (rate, event.count) == (0.1, steps)
+    logits, labels = torch.zeros(3, CLASSES), torch.zeros(3, dtype=torch.long)
+    taken, losses = 0, set()
+    for numbers, _ in plan.batches((np.arange(records), np.zeros(records, dtype=np.int64))):
+        taken += len(numbers)
+        losses.add(float(plan.loss()(logits, labels)))
+    assert len(losses) == plan.steps_done == steps
+    error = 4.9 * np.sqrt(rate * (1 - rate) / (records * steps))
+    assert taken / (records * steps) == pytest.approx(rate, abs=error)
+
+
 def test_every_coordinate_of_a_published_draw_is_a_beta_variable() -> None:
     s = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
     draws = mechanism.draw(s.expand(100_000, 3), 2.7, 3.0, np.random.default_rng(0)).numpy()

@@ -1,8 +1,8 @@
 """The noise and the clip of DP-SGD, at the gradient that its optimizer is given.
 
 Null records have no gradient in the weights of a linear layer: what the optimizer sees there is
-noise alone. 12 million draws of numpy's: their standard deviation is off by 0.1 % in one case of
-a million; the seed is fixed.
+noise alone: 12 million draws, whose standard deviation is off by 0.1 % in one case of a million;
+the seed is fixed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from simplexdp import data, methods, sampling
 from simplexdp.methods.base import Run
+from simplexdp.methods.dpsgd import step as dpsgd_step
 from simplexdp.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -78,24 +79,39 @@ def test_every_step_adds_the_noise_of_its_event(rescale: bool) -> None:
     assert max(map(abs, products)) < limit
 
 
+def test_the_outermost_normals_are_as_fine_as_the_others() -> None:
+    """Of the lowest two of 2^32 levels, r²/2 − 31 log 2 is exponential; Kolmogorov at 10^-6."""
+
+    class Lowest:
+        """A generator whose 32 bits of radius are 0 or 1."""
+
+        def __init__(self) -> None:
+            self.rng = np.random.default_rng(0)
+            self.bit_generator, self.random = self, self.rng.random
+
+        def random_raw(self, count: int) -> np.ndarray:
+            words = self.rng.integers(0, 2**32, 2 * count, dtype=np.uint32)
+            words[1::2] %= 2
+            return words.view(np.uint64)
+
+    found = dpsgd_step.normals(Lowest(), 2 * dpsgd_step.PAIRS)  # type: ignore[arg-type]
+    cosines, sines = found.astype(np.float64).reshape(2, -1)
+    energy = (cosines**2 + sines**2) / 2
+    assert stats.kstest(energy - 31 * math.log(2.0), "expon").pvalue > 1e-6
+    angle = np.arctan2(sines, cosines)
+    assert stats.kstest(angle / math.pi, stats.uniform(-1, 2).cdf).pvalue > 1e-6
+
+
 def test_one_record_moves_the_gradient_by_the_clip_over_the_public_divisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without noise, k times one enormous record in a batch, among null ones: k times the clip."""
-    real = sampling.stream
-
-    class Silent:
-        def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
-            return np.zeros(shape)
-
-    def stream(seed: int, purpose: str, step: int) -> Any:
-        return Silent() if purpose == "dpsgd-noise" else real(seed, purpose, step)
-
-    monkeypatch.setattr(sampling, "stream", stream)
+    monkeypatch.setattr(dpsgd_step, "normals", lambda rng, count: np.zeros(count, np.float32))
     inputs, records, batch, steps = np.zeros((30, 50)), 30, 10, 6
     inputs[::3] = 100.0  # those of the first class: all the same, and the others null
-    seen, _ = gradients(inputs, batch, steps)
-    monkeypatch.undo()
+    seen, prepared = gradients(inputs, batch, steps)
+    assert prepared.event.count == steps
+    assert prepared.event.event.sampling_probability == batch / records
     for step, given in enumerate(seen):
         drawn = sampling.batch_of_step(records, batch / records, 3, step)
         heavy = sum(int(i) % 3 == 0 for i in drawn)

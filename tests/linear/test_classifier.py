@@ -324,3 +324,45 @@ def test_one_record_that_overflows_the_whitening_moves_the_weights_no_further(
     rule, cost = linear.planned(200, 1.0, 1e-5, (6, 1))
     fitted = linear.fit(rows, labels, 3, (6, 1), rule, cost, bits())
     assert np.abs(fitted.weights).max() < 1e3
+
+
+def test_the_rate_is_capped_where_the_moments_are_known() -> None:
+    """A softmax has a Hessian of at most half the second moment: 4/λ is the limit of descent."""
+    mu = calibrate_mu(4.0, 1e-5)
+    free, capped = (
+        rule_module.choose(60_000, mu, (500, 1), largest=largest, steps=50)
+        for largest in (0.002, 0.05)
+    )
+    assert free.schedule.lr == rule_module.LARGEST_RATE
+    assert capped.schedule.lr == pytest.approx(4.0 / 0.05)
+    assert free.moment_share == capped.moment_share == 0.0
+    by_hand = rule_module.choose(60_000, mu, (500, 1), largest=0.05, lr=200.0)
+    assert by_hand.schedule.lr == 200.0
+    assert by_hand.stable(0.5).schedule.lr == 200.0
+    assert capped.stable(0.5).schedule.lr == pytest.approx(8.0)
+    assert free.stable(1e-4).schedule.lr == free.schedule.lr
+
+
+def test_descent_at_the_cap_does_not_grow_and_beyond_it_does() -> None:
+    """One direction carries every row: without noise the weights settle below a rate of 4/λ."""
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(rng.choice([-1.0, 1.0], (400, 1))).float()
+    labels = torch.from_numpy(rng.integers(0, 2, 400))
+    whole = exact_sums.quantize(rows, 2.0)
+    moved = []
+    for lr in (3.9, 40.0):
+        schedule = noisy_gd.Schedule(steps=60, clip=10.0, lr=lr, averaged=0.02)
+        args = (whole, labels, torch.zeros(2), schedule, 1e-9, bits())
+        last = noisy_gd.descend(*args)
+        more = noisy_gd.descend(*args[:3], noisy_gd.Schedule(61, 10.0, lr, 0.02), 1e-9, bits())
+        moved.append(float(np.abs(last - more).max()))
+    assert moved[0] < 0.01 < moved[1]
+
+
+def test_without_released_moments_the_rule_takes_the_most_steps() -> None:
+    mu = calibrate_mu(1.0, 1e-5)
+    assert rule_module.choose(1437, mu, (64, 1)).schedule.steps == rule_module.MOST_STEPS
+    public = rule_module.choose(60_000, mu, (1024, 1), largest=0.002)
+    assert public.schedule.steps == rule_module.MOST_STEPS
+    paid = rule_module.choose(60_000, mu, (81, 49))
+    assert paid.schedule.steps < rule_module.MOST_STEPS

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from simplexdp import data, methods, optimizers, training
-from simplexdp.evaluation import worst_recall
+from simplexdp.evaluation import recalls
 from simplexdp.methods import _network
 from simplexdp.settings import Settings
 
@@ -182,4 +182,5 @@ def test_the_worst_recall_by_hand() -> None:
     right = (found.argmax(1).numpy() == digits.test.labels).astype(float)
     each = [right[digits.test.labels == k].mean() for k in range(10)]
     assert outcome.worst_recall == pytest.approx(min(each))
-    assert worst_recall(digits.test.labels, digits.test.labels) == 1.0
+    assert outcome.recalls == pytest.approx(each)
+    assert recalls(digits.test.labels, digits.test.labels, 11) == (*[1.0] * 10, None)

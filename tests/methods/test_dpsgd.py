@@ -392,3 +392,55 @@ def test_digits_are_learned_at_a_large_budget() -> None:
     )
     outcome = methods.train(settings, data.load("digits"))
     assert outcome.accuracy > 0.6
+
+
+def test_normals_have_the_law_of_a_gaussian() -> None:
+    """Moments of 4·10^6, tails of 2·10^7 on both sides of where they are made finer, shape (KS).
+
+    Each bound is five standard errors, or a p-value of 1e-6: a false alarm has a chance below 1e-4.
+    """
+    found = dpsgd_step.normals(np.random.Generator(np.random.Philox(11)), 20_000_001)
+    assert found.dtype == np.float32
+    for beyond in (0.5, 4.0, 4.6, 4.8, 5.2):
+        expected = len(found) * stats.norm.sf(beyond)
+        for seen in (np.count_nonzero(found > beyond), np.count_nonzero(found < -beyond)):
+            assert abs(seen - expected) < 5 * math.sqrt(expected), beyond
+    wide = found[:4_000_000].astype(np.float64)
+    squares = wide * wide
+    for values, moment, variance in ((wide, 0, 1), (squares, 1, 2), (squares * squares, 3, 96)):
+        assert abs(float(values.mean()) - moment) < 5 * math.sqrt(variance / len(wide))
+    assert stats.kstest(wide[:500_000], "norm").pvalue > 1e-6
+    half = dpsgd_step.PAIRS
+    first, second = wide[:half], wide[half : 2 * half]
+    assert stats.kstest((first**2 + second**2) / 2, "expon").pvalue > 1e-6
+    assert abs(float(np.mean(first * second))) < 5 / math.sqrt(half)
+
+
+class Bits:
+    """A generator whose every word is the same."""
+
+    def __init__(self, word: int) -> None:
+        self.word, self.bit_generator = word, self
+
+    def random_raw(self, count: int) -> np.ndarray:
+        return np.full(count, self.word, dtype=np.uint64)
+
+    def random(self, count: int) -> np.ndarray:
+        return np.zeros(count)
+
+
+@pytest.mark.parametrize(
+    ("level", "radius"),
+    [
+        (0, math.sqrt(64 * math.log(2))),
+        (2**16 - 1, math.sqrt(32 * math.log(2))),
+        (2**31, math.sqrt(2 * math.log(2))),
+        (2**32 - 1, math.sqrt(2.0**-32)),
+    ],
+)
+def test_normals_at_the_ends_of_their_bits(level: int, radius: float) -> None:
+    """A level's whole range leads to radii that are finite and not 0."""
+    for angle, at in ((0, 0.0), (2**31, -math.pi), (2**30, math.pi / 2)):
+        found = dpsgd_step.normals(Bits((level << 32) + angle), 2)  # type: ignore[arg-type]
+        wanted = [radius * math.cos(at), radius * math.sin(at)]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6 * radius)

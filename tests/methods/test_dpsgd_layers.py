@@ -134,6 +134,8 @@ def test_gradients_norms_and_sums(
         mean = torch.tensordot(factors, true, dims=1)
         torch.testing.assert_close(total, mean, atol=1e-5, rtol=2e-3)
         assert p.grad is None
+        assert not total.requires_grad
+        assert not one.gradients().requires_grad
 
 
 def test_a_network_is_as_it_was_when_its_hooks_are_gone() -> None:

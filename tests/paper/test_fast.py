@@ -50,9 +50,10 @@ def test_the_table_holds_every_budget_beside_the_papers_number() -> None:
     # typed from the paper
     assert found["FashionMNIST", "ε = 1"] == (86.35, 3.79)
     assert found["DermaMNIST", "ε = 7.42"][0] == 76.31
-    assert found["SVHN", "ε = 1"] == (85.08, 5.43)
+    assert found["SVHN, 8,000 records", "ε = 1"] == (85.08, 5.43)
     assert found["CIFAR10", "ε = 8"][0] == 88.61
     assert {c.settings.method for c in cells if math.isinf(c.settings.epsilon)} == {"plain"}
+    assert {c.records for c in cells if c.settings.data == "svhn"} == {8000}
     assert all(grid.home(c.settings) == "fast" for c in cells)
 
 

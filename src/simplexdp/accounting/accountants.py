@@ -20,8 +20,8 @@ class Accountant:
         relation: The neighbouring relation of its bound.
         assumptions: What the bound assumes.
         has_order: Whether ε comes from a Rényi order.
-        proved_from_alpha: The least α for which the bound is a theorem. Above 0 it rests on
-            dominance too, which `assumptions_at` adds.
+        proved_from_alpha: The least α for which a second reader has checked its proof. Above 0
+            it rests on dominance too, which `assumptions_at` adds.
     """
 
     name: str
@@ -78,8 +78,8 @@ DOMINANCE_PROVED = (
 )
 DOMINANCE_VERIFIED = (
     "The vertex pair dominates every pair of softmax outputs in every hockey-stick divergence: "
-    "not proved for alpha below 1/2, where scans found no counterexample, most of them at "
-    "divergences far above a usual delta (docs/dominance.md)."
+    "for alpha below 1/2 by a proof of this project's that no second reader has checked yet; "
+    "scans found no counterexample (docs/dominance.md)."
 )
 
 _LEMMA_RELATION = (

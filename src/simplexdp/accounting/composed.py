@@ -189,8 +189,8 @@ def pld(setting: Setting, target: float | None = None) -> Cost:
         The draws are (ε, δ)-DP under zero-out, where the null record and every absent record emit
         a dummy draw; not under replace-input, where both sides are mixtures. Assumptions: those of
         `theorem1`, and that the vertex pair dominates every pair of softmax outputs in every
-        hockey-stick divergence. For α ≥ ½ that is a proof of this project's, not yet peer
-        reviewed; for α < ½ it is not proved, and scans found no counterexample.
+        hockey-stick divergence. That is a proof of this project's, not yet peer reviewed, and for
+        α < ½ not yet checked by a second reader.
         It does not cover the released weights. What floating point may have moved is an estimate
         (rounding.py). Source: docs/dominance.md.
     """

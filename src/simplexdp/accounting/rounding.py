@@ -75,6 +75,6 @@ def check(allowance: float, delta: float, steps: int) -> None:
     """Refuse a bound whose rounding may take more than a tenth of δ."""
     if not allowance <= delta / 10.0:
         raise ValueError(
-            f"delta = {delta:g} is too small for the pld accountants at {steps} steps: rounding "
-            f"may move {allowance:.1g}; use a larger delta or fewer steps, or for draws exact"
+            f"delta = {delta:g} is too small for pld at {steps} steps: rounding may move "
+            f"{allowance:.1g}; use a larger delta, fewer steps, or for draws exact"
         )

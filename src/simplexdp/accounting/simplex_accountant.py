@@ -71,8 +71,8 @@ class SimplexAccountant(PLDAccountant):  # type: ignore[misc]
         The figure bounds the composition of all events under the neighbouring relation. For
         Dirichlet events it covers the draws and not the weights trained with them, REPLACE_SPECIAL
         means that the null record emits the draw of some fixed softmax output, and dominance of
-        the vertex pair is proved for α ≥ ½ (a proof of this project's, not yet peer reviewed) and
-        not below, where scans found no counterexample (docs/dominance.md). Every rounding to the
+        the vertex pair is a proof of this project's, not yet peer reviewed and for α < ½ not yet
+        checked by a second reader (docs/dominance.md). Every rounding to the
         grid and truncation is pessimistic; what floating point may have moved is estimated
         (rounding.py) and set aside from δ, and a figure is refused where that is more than a tenth
         of δ. Events must have been fixed before the first result was seen; if later ones are chosen

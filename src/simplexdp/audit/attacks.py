@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simplexdp import __version__, data, files, methods, progress, runs, sampling
+from simplexdp import __version__, data, files, methods, progress, runs, sampling, seal
 from simplexdp.audit import (
     canary,
     claims,
@@ -25,12 +25,11 @@ from simplexdp.audit import (
 )
 from simplexdp.rounding import rounded_down, rounded_up
 from simplexdp.settings import Settings
-from simplexdp.statement import from_json
+from simplexdp.statement import WITHOUT_NOISE
 
 ATTACKS = ("transcript", "canary", "one-run", "membership", "reconstruct")
 PLANTED = ("canary", "one-run")  # these plant pairs of inputs, or inputs that are in or out
 BOUNDED = ("transcript", *PLANTED)  # these bound ε; the others show how well an attack does
-WITHOUT_NOISE = "The audit's figures, which are computed from the private records without noise."
 BATCH = 8
 Advance = Callable[[], None]
 
@@ -88,6 +87,7 @@ def run(
         attacked = runs.RunFolder.open(folder)
         if not attacked.finished():
             raise ValueError(f"{folder} is not finished; go on with it by --resume first")
+        seal.verify(folder)  # its statement is written anew at the end
         # The attacks look at weights where the records are.
         named = settings.code()
         settings = dataclasses.replace(attacked.settings(), device="cpu")
@@ -234,8 +234,8 @@ def strongest(results: Sequence[dict[str, Any]], confidence: float) -> dict[str,
 def attach(folder: Path, result: dict[str, Any]) -> None:
     """Write an audit's result into the statement of a finished run."""
     run_folder = runs.RunFolder.open(folder)
-    path = folder / runs.STATEMENT
-    statement = from_json(files.read_json(path))
+    sealed = seal.verify(folder)
+    statement = sealed.statement
     names = ("attack", "epsilon_lower", "confidence", "trials", "relation", "seconds", "summary")
     audited = {name: result[name] for name in names}
     schedule = result.get("schedule") or {}
@@ -249,7 +249,7 @@ def attach(folder: Path, result: dict[str, Any]) -> None:
     audited["summary"] += f"; {trained(schedule, own)}"
     outside = tuple(dict.fromkeys([*statement.does_not_cover, WITHOUT_NOISE]))
     run_folder.save_statement(
-        dataclasses.replace(statement, audited=audited, does_not_cover=outside)
+        dataclasses.replace(statement, audited=audited, does_not_cover=outside), sealed.ledger_entry
     )
 
 

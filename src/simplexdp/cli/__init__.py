@@ -32,7 +32,15 @@ NO_MEMORY = "there is not enough memory; give a smaller batch, network or data s
 def commands() -> Any:
     """Return the application with all commands, of this package and of plug-ins."""
     from simplexdp import plugins
-    from simplexdp.cli import audit, budget, compare, data, train  # noqa: F401  # they register
+    from simplexdp.cli import (  # noqa: F401  # they register
+        audit,
+        budget,
+        bundle,
+        compare,
+        data,
+        predict,
+        train,
+    )
     from simplexdp.cli.shell import app
 
     for name in plugins.names("simplexdp.commands"):

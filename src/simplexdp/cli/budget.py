@@ -11,7 +11,7 @@ import typer
 from simplexdp import accounting
 from simplexdp import ledger as ledgers
 from simplexdp.cli.options import Schedule, with_options
-from simplexdp.cli.shell import Json, app, emit
+from simplexdp.cli.shell import Json, Verbose, app, emit
 from simplexdp.files import check_picture
 from simplexdp.rounding import rounded_down, rounded_up
 
@@ -21,13 +21,14 @@ from simplexdp.rounding import rounded_down, rounded_up
 def calibrate(
     run: dict[str, Any],
     epsilon: Annotated[float, typer.Option(help="Budget ε.")],
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Find the largest r within a budget."""
     schedule = asdict(Schedule(**run))
     found = accounting.calibrate(epsilon=epsilon, **schedule)
     # What is shown must meet the budget too.
-    _emit_cost(schedule, found.r, rounded_down(found.r, 6), found, as_json)
+    _emit_cost(schedule, found.r, rounded_down(found.r, 6), found, verbose, as_json)
 
 
 @app.command()
@@ -38,6 +39,7 @@ def account(
     plot: Annotated[
         Path | None, typer.Option(help="Draw ε over r, α, q, T and the classes to this file.")
     ] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compute what an r costs."""
@@ -51,7 +53,8 @@ def account(
             r=r, alpha=of.alpha, sample_rate=of.sample_rate, steps=of.steps, delta=of.delta
         )
         plot_accountants(plot, around, f"{note}δ = {of.delta:g}")
-    _emit_cost(asdict(of), r, str(r), accounting.account(r=r, **asdict(of)), as_json)
+    cost = accounting.account(r=r, **asdict(of))
+    _emit_cost(asdict(of), r, str(r), cost, verbose, as_json)
 
 
 def _emit_cost(
@@ -59,6 +62,7 @@ def _emit_cost(
     r: float,
     shown: str,
     cost: accounting.Cost | accounting.Calibration,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     known = accounting.ACCOUNTANTS[schedule["accountant"]]
@@ -66,10 +70,11 @@ def _emit_cost(
     delta = rounded_up(schedule["delta"], 6)
     text = (
         f"r = {shown} costs ε = {rounded_up(cost.epsilon, 6)} at δ = {delta} "
-        f"({known.title}; relation: {known.relation})\n"
-        "It bounds the draws, not the weights trained with them, and only if:\n"
-        + "\n".join(f"- {assumption}" for assumption in known.assumptions_at(schedule["alpha"]))
+        f"({known.title}; {known.relation}); it bounds the draws, NOT the weights"
     )
+    if verbose:
+        assumptions = known.assumptions_at(schedule["alpha"])
+        text += "\nIt holds only if:\n" + "\n".join(f"- {one}" for one in assumptions)
     emit(record, as_json, text)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from simplexdp.cli.options import with_data, with_settings
-from simplexdp.cli.shell import Json, Quiet, app, emit, names
+from simplexdp.cli.shell import Json, LargeDelta, Quiet, app, emit, names
 from simplexdp.files import check_picture, write_json
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
@@ -46,6 +46,7 @@ def compare(
     with_audit: Annotated[
         bool, typer.Option("--audit", help="Attack every method too, with canaries.")
     ] = False,
+    allow_large_delta: LargeDelta = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -71,6 +72,7 @@ def compare(
         seeds,
         show_progress=not quiet,
         ledger=Ledger(ledger or default_path()),
+        allow_large_delta=allow_large_delta,
     )
     record: dict[str, Any] = {**comparison.to_json(settings, rows), "audits": {}}
     write_json(out / "comparison.json", record)  # whatever comes after it

@@ -37,7 +37,13 @@ class DataOptions:
     drop: tuple[str, ...] = setting((), "Columns to leave out.")
     schema: str | None = setting(None, "A JSON file with label and columns; see docs/data.md.")
     image_size: str | None = setting(None, "Your images' size in pixels, as 32 or 28x28x1.")
+    window: str | None = setting(None, "Gray values that become black and white, as -160:240.")
+    missing: list[str] | None = setting(
+        None, "What stands for missing values, as column=50 or column=indicator."
+    )
     test_fraction: float | None = setting(None, "Share held out for tests.")
+    group: str | None = setting(None, "Column, or array of an .npz, of whose a record is.")
+    features_from: str | None = setting(None, "What made your vectors or encoder, as declared.")
 
 
 @dataclass(frozen=True)

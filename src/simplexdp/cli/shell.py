@@ -39,6 +39,10 @@ def options(
 
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Say everything.")]
+LargeDelta = Annotated[
+    bool, typer.Option("--allow-large-delta", help="Take a δ of 1/records or more.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
 

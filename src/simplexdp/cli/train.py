@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from simplexdp import plugins
 from simplexdp.cli import signals
 from simplexdp.cli.options import with_data, with_settings
-from simplexdp.cli.shell import Json, Quiet, app, emit, pair
+from simplexdp.cli.shell import Json, LargeDelta, Quiet, Verbose, app, emit, pair
 from simplexdp.ledger import Ledger, default_path
 from simplexdp.settings import Settings
 
@@ -31,11 +32,17 @@ def train(
         list[str] | None,
         typer.Option(help="A setting of the method's own, name=value; see `simplexdp methods`."),
     ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Fixed features, as --option features=NAME; see `simplexdp methods`."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; it must not exist.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="The ledger that counts this run; see `ledger`.")
     ] = None,
+    allow_large_delta: LargeDelta = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -44,9 +51,13 @@ def train(
     from simplexdp.training import OutOfTime
 
     options = dict(pair(text) for text in option or ())
+    if features is not None and options.setdefault("features", features) != features:
+        raise ValueError("--features and --option features differ; give one of them")
     if resume:
         settings, ledger = _unfinished(given, options, bool(files or recipe), out, ledger)
     else:
+        if recipe is None and "method" not in given:
+            given |= _asked_for(given.get("data"), as_json)
         given |= {"data_options": files, "options": options}
         made = Settings if recipe is None else plugins.load("simplexdp.recipes", "paper")
         settings = made(**given) if recipe is None else made(recipe, **given)
@@ -58,18 +69,50 @@ def train(
             show_progress=not quiet,
             ledger=Ledger(ledger or default_path()),
             stop=signals.asked,
+            allow_large_delta=allow_large_delta,
         )
     except OutOfTime as stopped:
         raise ValueError(str(stopped)) from stopped
-    record = methods.summary(settings, outcome, folder)
-    text = (
-        f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} "
-        f"({outcome.model_name}, {settings.method}, {outcome.seconds:.1f} s)\n"
-        f"{outcome.statement.headline()}\n"
-        f"The whole statement: {folder.path / 'statement.md'}\n\n" + outcome.statement.to_markdown()
-    )
+    text = _told(settings, outcome, folder.path)
+    if verbose:
+        text += "\n\n" + outcome.statement.to_markdown()
     if distributed.is_first():
-        emit(record, as_json, text)
+        emit(methods.summary(settings, outcome, folder), as_json, text)
+
+
+def _asked_for(path: str | None, as_json: bool) -> dict[str, str]:
+    """Return the method for data of one's own: asked for in a terminal, else required."""
+    from simplexdp import data, methods
+
+    if path is None or path in data.names():
+        return {}
+    if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ValueError(
+            f"no method for data of your own; give --method {methods.TO_RELEASE} to release the "
+            f"model, or --method {methods.DEFAULT} for the paper's, whose ε does not cover it"
+        )
+    print(
+        f"{methods.TO_RELEASE}: its ε covers the model, which you may then release.\n"
+        f"{methods.DEFAULT}: the paper's, whose ε does NOT cover the model.",
+        file=sys.stderr,
+    )
+    return {"method": str(typer.prompt("Method", default=methods.TO_RELEASE, err=True))}
+
+
+def _told(settings: Settings, outcome: Any, run: Path) -> str:
+    """Return the five lines that a person is told."""
+    from simplexdp.evaluation import FEW, interval
+
+    low, high = interval(outcome.accuracy, outcome.tested)
+    few = ": too few to say much" if outcome.tested < FEW else ""
+    return (
+        f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} (95 % interval "
+        f"{100 * low:.1f} to {100 * high:.1f} %; {outcome.tested:,} test records{few})\n"
+        f"{outcome.statement.headline()}\n"
+        f"Trained {outcome.model_name} by {settings.method} in {outcome.seconds:.1f} s\n"
+        f"The run and its statement: {run / 'statement.md'}\n"
+        f"Next: simplexdp predict {run} NEW --out predictions.csv; simplexdp audit --run {run}"
+    )
 
 
 def _unfinished(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.readers import npz_arrays
-from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data.schema import Bounds, Schema, data_bounds, refuse_missing, scale, unit_rows
 
 WHOLE = "X"
 BY_TYPE: dict[str, Bounds] = {"uint8": (0.0, 255.0), "bool": (0.0, 1.0)}
-Scaler = Callable[[Array], Array]
 
 
 def channels_first(values: Array, name: str) -> Array:
@@ -33,13 +31,18 @@ def channels_first(values: Array, name: str) -> Array:
 
 def read_inputs(path: Path, name: str) -> Array:
     """Return the inputs by the name of their array, as they are stored."""
-    values = channels_first(npz_arrays(path, (name,))[name], name)
+    return checked(npz_arrays(path, (name,))[name], f"{name} in {path.name}")
+
+
+def checked(values: Array, what: str) -> Array:
+    """Return inputs with channels first; refuse what is empty, no numbers or not finite."""
+    values = channels_first(values, what)
     if values.size == 0:
-        raise DataError(f"{name} in {path.name} has no records, or no values in them")
+        raise DataError(f"{what} has no records, or no values in them")
     if values.dtype.kind not in "fiub":
-        raise DataError(f"{name} in {path.name} is not numeric")
+        raise DataError(f"{what} is not numeric")
     if values.dtype.kind == "f":
-        refuse_missing(values, f"{name} in {path.name}")
+        refuse_missing(values, what)
     return values
 
 
@@ -59,6 +62,14 @@ def read_pair(path: Path, inputs: str, labels: str) -> tuple[Array, list[str]]:
     return values, [str(target) for target in targets.tolist()]
 
 
+def groups(path: Path, name: str, records: int) -> list[str]:
+    """Return whose each record is, as text, from the array of this name."""
+    found = npz_arrays(path, (name,))[name]
+    if found.shape != (records,) or found.dtype.kind not in "iubU":
+        raise DataError(f"{name} in {path.name} needs one whole number or text for each record")
+    return [str(one) for one in found.tolist()]
+
+
 def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bounds], list[str]]:
     """Return bounds of each feature: by its number, for the whole of X, or computed if public."""
     bounds: list[Bounds] = []
@@ -69,7 +80,7 @@ def _feature_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[list[Bou
         if given is None and not (schema.is_public(str(k)) or WHOLE in schema.public):
             raise DataError(
                 f"feature {k} of X in {path.name} ({inputs.dtype}) has no bounds: give "
-                "--bounds lo:hi for all or number=lo:hi, or declare --public-columns X"
+                "--bounds lo:hi or --public-columns X, or --features-from TEXT for embeddings"
             )
         if given is None:
             computed.append(str(k))
@@ -89,11 +100,14 @@ def _image_bounds(inputs: Array, schema: Schema, path: Path) -> tuple[Bounds, bo
     )
 
 
-def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str, ...]]:
-    """Return the map from inputs to [-1, 1], and what of the training records went into it.
+def bounds_of(
+    train: Array, schema: Schema, path: Path
+) -> tuple[tuple[Bounds, ...], tuple[str, ...]]:
+    """Return the bounds of inputs, and what of the training records went into them.
 
-    uint8 has its range by type: images stay bytes (`to_model_input` scales them), features are
-    scaled from 0..255 unless bounds are given.
+    There is one pair for each feature, one for all of an image, and none for images of bytes,
+    which stay as they are (`to_model_input` scales them), nor for vectors whose making is declared:
+    each is divided by its own norm.
     """
     features = [str(k) for k in range(train.shape[1])] if train.ndim == 2 else []
     schema.check_names([WHOLE, *features])
@@ -101,16 +115,31 @@ def scaler(train: Array, schema: Schema, path: Path) -> tuple[Scaler, tuple[str,
     if train.dtype == np.uint8 and train.ndim == 4:
         if schema.bounds:
             raise DataError(f"X in {path.name} are images of bytes, 0 to 255: they take no bounds")
-        return (lambda values: values), ()
+        return (), ()
     if train.ndim == 4:
-        (low, top), public = _image_bounds(train, schema, path)
-        return (lambda values: scale(values, low, top)), (
-            (f"the bounds of X ({what})",) if public else ()
-        )
-    bounds, computed = _feature_bounds(train, schema, path)
-    lows, highs = np.array(bounds, dtype=np.float64).T
+        bounds, public = _image_bounds(train, schema, path)
+        return (bounds,), ((f"the bounds of X ({what})",) if public else ())
+    if of_unit_length(train, schema):
+        return (), ()
+    each, computed = _feature_bounds(train, schema, path)
     named = f"the bounds of {_shown(computed, features)} of X ({what})"
-    return (lambda values: scale(values, lows, highs)), ((named,) if computed else ())
+    return tuple(each), ((named,) if computed else ())
+
+
+def of_unit_length(train: Array, schema: Schema) -> bool:
+    """Return whether inputs are vectors of declared making, which need no bounds."""
+    declared = schema.features_from is not None
+    return train.ndim == 2 and declared and not schema.bounds and not schema.public
+
+
+def scaled(values: Array, bounds: tuple[Bounds, ...], vectors: bool = False) -> Array:
+    """Return inputs in [-1, 1] by their bounds, vectors by their own norms, others as they are."""
+    if vectors:
+        return unit_rows(values)
+    if not bounds:
+        return values
+    low, high = np.array(bounds, dtype=np.float64).T
+    return scale(values, low, high) if values.ndim == 2 else scale(values, low[0], high[0])
 
 
 def _shown(computed: list[str], features: list[str]) -> str:

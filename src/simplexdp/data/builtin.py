@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from simplexdp.data.dataset import Dataset, Split
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.split import SPLIT_SEED, stratified_split
 
 DIGITS_TEST = 360
@@ -32,4 +33,5 @@ def digits() -> Dataset:
             "scikit-learn's load_digits (8×8, 1,797 images), split 1,437/360 by public label "
             f"with seed {SPLIT_SEED}",
         ),
+        preprocessing=Preprocessing((1, 8, 8), bounds=((0.0, 16.0),)),
     )

@@ -16,6 +16,7 @@ from simplexdp.data import cache
 from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
 from simplexdp.data.forms import Record
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.registry import KNOWN_COPIES, RECORDS
 from simplexdp.data.sources import (
     Found,
@@ -24,7 +25,6 @@ from simplexdp.data.sources import (
     from_folder,
     from_package,
 )
-from simplexdp.progress import warn
 
 DATA_DIR_VARIABLE = "SIMPLEXDP_DATA_DIR"
 _UNVERIFIED = "-unverified-"
@@ -132,14 +132,13 @@ def _remote(record: Record) -> list[Callable[[Path], Found]]:
 
 
 def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
-    """Try each remote source; say what fails on standard error."""
+    """Try each remote source; only where all fail is it said why."""
     for attempt in _remote(record):
         with cache.work_folder(base, record.name) as work:
             try:
                 return _store(record, attempt(work), base, force)
             except DataError as error:
                 reasons.append(str(error))
-                warn(f"{record.name}: {error}")
     raise DataError(
         f"{record.name} could not be had ({'; '.join(reasons)}): "
         f"name a folder that holds it with --data-dir or {DATA_DIR_VARIABLE}"
@@ -194,6 +193,7 @@ def load_named(
         class_names=record.class_names,
         provenance=tuple(_for_statements(sentence) for sentence in found.provenance),
         checksums={name: sha for name, sha in own.items() if sha not in KNOWN_COPIES},
+        preprocessing=Preprocessing(record.shape),
     )
 
 

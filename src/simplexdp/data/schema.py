@@ -19,21 +19,34 @@ from simplexdp import files
 from simplexdp.data.dataset import Array, DataError
 
 ALL = "*"
+INDICATOR = "indicator"  # a missing value becomes a feature of its own
 Bounds = tuple[float, float]
 BoundsOption = Mapping[str, Sequence[float]] | Sequence[str] | str | None
 CategoriesOption = Mapping[str, Sequence[str]] | Sequence[str] | str | None
+MissingOption = Mapping[str, float | str] | Sequence[str] | str | None
 NamesOption = Sequence[str] | str | None
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The user's declarations, by column name; "*" stands for every column not named."""
+    """The user's declarations, by column name; "*" stands for every column not named.
+
+    `group` is the column, or the array of an .npz, that says whose a record is; `features_from`
+    what made the vectors of an .npz.
+    """
 
     label: str | None = None
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
     drop: frozenset[str] = frozenset()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
+    features_from: str | None = None
+
+    def missing_of(self, column: str) -> str | None:
+        """Return what stands for a column's missing values; None where they are refused."""
+        return self.missing.get(column, self.missing.get(ALL))
 
     def bounds_of(self, column: str) -> Bounds | None:
         """Return the bounds of a column; None where none were given."""
@@ -46,11 +59,11 @@ class Schema:
     def check_names(self, columns: Iterable[str]) -> None:
         """Refuse a declaration of a column that is not there."""
         known = {*columns, ALL}
-        declared = {*self.bounds, *self.categories, *self.public, *self.drop}
+        declared = {*self.bounds, *self.categories, *self.public, *self.drop, *self.missing}
         if unknown := sorted(declared - known):
             raise DataError(
                 f"no column {', '.join(unknown)} in the table; check --bounds, --categories, "
-                "--public-columns and the schema"
+                "--public-columns, --missing and the schema"
             )
 
 
@@ -118,10 +131,21 @@ def parse_categories(option: CategoriesOption) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def parse_missing(option: MissingOption) -> dict[str, str]:
+    """Parse `{"age": 50}`, or "age=50" texts; "indicator" alone is for every column."""
+    if option is None:
+        return {}
+    if isinstance(option, Mapping):
+        return {name: str(value) for name, value in option.items()}
+    found = [text.rpartition("=") for text in _texts(option)]
+    return {name or ALL: value for name, _, value in found}
+
+
 def read_schema(path: str | Path) -> Schema:
     """Read a JSON file: {"label": "y", "columns": {"age": {"bounds": [0, 120]}, …}}.
 
-    Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true.
+    Each column has one of "bounds": [lo, hi], "categories": [...], "public": true, "drop": true,
+    and perhaps "missing": what stands for its missing values.
     """
     files.check_ordinary(Path(path), "name the schema's file")
     try:
@@ -141,9 +165,11 @@ def read_schema(path: str | Path) -> Schema:
             "column has one of bounds, categories, public, drop"
         )
     for name, rules in columns.items():
-        if len(rules) != 1 or not set(rules) <= {"bounds", "categories", "public", "drop"}:
+        kinds = set(rules) - {"missing"}
+        if len(kinds) != 1 or not kinds <= {"bounds", "categories", "public", "drop"}:
             raise DataError(
-                f"the schema's column {name} needs exactly one of bounds, categories, public, drop"
+                f"the schema's column {name} needs exactly one of bounds, categories, public, drop "
+                "(and perhaps missing)"
             )
     return Schema(
         label=content.get("label"),
@@ -153,6 +179,7 @@ def read_schema(path: str | Path) -> Schema:
         ),
         public=frozenset(n for n, r in columns.items() if r.get("public")),
         drop=frozenset(n for n, r in columns.items() if r.get("drop")),
+        missing=parse_missing({n: r["missing"] for n, r in columns.items() if "missing" in r}),
     )
 
 
@@ -163,6 +190,9 @@ def declared(
     public_columns: NamesOption = None,
     drop: NamesOption = None,
     schema: str | Path | None = None,
+    missing: MissingOption = None,
+    group: str | None = None,
+    features_from: str | None = None,
 ) -> Schema:
     """Merge the options and the schema file; an option wins over the file."""
     base = Schema() if schema is None else read_schema(schema)
@@ -172,6 +202,9 @@ def declared(
         categories={**base.categories, **parse_categories(categories)},
         public=base.public | frozenset(_texts(public_columns or ())),
         drop=base.drop | frozenset(_texts(drop or ())),
+        missing={**base.missing, **parse_missing(missing)},
+        group=group,
+        features_from=features_from,
     )
 
 
@@ -188,6 +221,16 @@ def to_unit(values: Array, low: Array | float, high: Array | float) -> Array:
 def scale(values: Array, low: Array | float, high: Array | float) -> Array:
     """Clip to the bounds and map them to [-1, 1] in float32."""
     return np.asarray(2.0 * to_unit(values, low, high) - 1.0, dtype=np.float32)
+
+
+def unit_rows(values: Array) -> Array:
+    """Bring each row to a root mean square of 1, by its own norm; a zero row stays zero."""
+    rows = np.asarray(values, dtype=np.float64)
+    # By the largest entry first: squares of large numbers overflow.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows = rows / np.where(largest > 0, largest, 1.0)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0) * math.sqrt(rows.shape[1]), np.float32)
 
 
 def data_bounds(values: Array) -> Bounds:

@@ -116,19 +116,10 @@ class _Bar:
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress, self._task = progress, task
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        return self._total
-
-    @total.setter
-    def total(self, value: int) -> None:
-        self._total = value
-        self._progress.update(self._task, total=value)
+        self.total = 0  # pooch sets it
 
     def update(self, amount: int) -> None:
-        self._progress.advance(self._task, amount)
+        self._progress.update(self._task, total=self.total, advance=amount)
 
     def reset(self) -> None:
         self._progress.update(self._task, completed=0)

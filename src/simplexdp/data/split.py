@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,3 +39,22 @@ def stratified_split(
     test = np.sort(np.concatenate(taken)).astype(np.int64)
     train = np.setdiff1d(np.arange(len(labels), dtype=np.int64), test)
     return train, test
+
+
+def numbered(persons: Sequence[str]) -> NDArray[np.int64]:
+    """Return persons as numbers from 0, in the order of their names."""
+    return np.unique(np.asarray(persons, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
+
+
+def split_persons(
+    labels: NDArray[np.int64], persons: NDArray[np.int64], share: float, seed: int = SPLIT_SEED
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return sorted indices (kept, held out) that divide no person.
+
+    The share is of persons, in each class; a person's class is that of its first record.
+    """
+    first = np.unique(persons, return_index=True)[1]
+    held_out = max(1, round(share * len(first)))
+    _, chosen = stratified_split(labels[first], held_out, seed)
+    inside = np.isin(persons, chosen)
+    return np.flatnonzero(~inside).astype(np.int64), np.flatnonzero(inside).astype(np.int64)

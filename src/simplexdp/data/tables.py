@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,83 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from simplexdp.data.dataset import Array, DataError
-from simplexdp.data.schema import ALL, Schema, data_bounds, refuse_missing, scale
+from simplexdp.data.schema import (
+    ALL,
+    INDICATOR,
+    Bounds,
+    Schema,
+    data_bounds,
+    refuse_missing,
+    scale,
+)
 
 SUFFIXES = (".csv", ".parquet")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # what exports write for no value
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """How one column is turned into features; `computed` says what was read from the data."""
+class Column:
+    """How one column becomes features: by bounds, or one feature a category.
 
-    column: str
-    encode: Callable[[Any], Array]
-    computed: str | None = None
+    Attributes:
+        name: The column.
+        bounds: Of a number.
+        categories: Of a text; none for a number.
+        missing: What stands for a missing value; None where one is refused.
+    """
+
+    name: str
+    bounds: Bounds | None = None
+    categories: tuple[str, ...] = ()
+    missing: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a fill value that is no value of the column."""
+        if self.missing in (None, INDICATOR):
+            return
+        if self.categories:
+            fits = self.missing in self.categories or ALL in self.categories
+        else:
+            low, high = self.bounds or (0.0, 0.0)
+            fits = low <= _as_float(self.missing) <= high
+        if not fits:
+            raise DataError(
+                f"--missing {self.name}={self.missing} is no value of that column: give one "
+                f"within its bounds or categories, or {INDICATOR}"
+            )
+
+    def encode(self, column: Any) -> tuple[Array, int]:
+        """Return the features, and how many missing values were filled."""
+        if self.categories:
+            texts = _texts(column, self.name)
+            gone = np.array([t in MISSING and t not in self.categories for t in texts])
+            values = one_hot(
+                [
+                    self._fill(self.categories[0]) if no else t
+                    for t, no in zip(texts, gone, strict=True)
+                ],
+                self.categories,
+                self.name,
+            )
+        else:
+            low, high = self.bounds or (0.0, 0.0)
+            numbers, gone = _floats(column, self.name)
+            numbers = np.where(gone, _as_float(self._fill(str(low / 2 + high / 2))), numbers)
+            refuse_missing(numbers, f"column {self.name}")
+            values = scale(numbers, low, high)[:, None]
+        if gone.any() and self.missing is None:
+            raise DataError(
+                f"column {self.name} has {int(gone.sum())} missing values: say what stands for "
+                f"them with --missing {self.name}=VALUE, or ={INDICATOR}"
+            )
+        if self.missing == INDICATOR:
+            values[gone] = 0.0
+            values = np.concatenate([values, gone[:, None].astype(np.float32)], axis=1)
+        return values, int(gone.sum())
+
+    def _fill(self, neutral: str) -> str:
+        """Return the text that stands for a missing value; the indicator overrides `neutral`."""
+        return neutral if self.missing in (None, INDICATOR) else str(self.missing)
 
 
 def is_csv(path: Path) -> bool:
@@ -72,11 +136,14 @@ def _values(column: Any, name: str) -> list[Any]:
     return list(found)
 
 
-def _texts(column: Any, name: str, categories: tuple[str, ...] = ()) -> list[str]:
-    """Return a column as text without spaces around it; NA is a value only as a category."""
-    texts = ["" if value is None else str(value).strip() for value in _values(column, name)]
-    missing = sum(text in MISSING and text not in categories for text in texts)
-    if missing:
+def _texts(column: Any, name: str) -> list[str]:
+    """Return a column as text without spaces around it; a missing value is empty."""
+    return ["" if value is None else str(value).strip() for value in _values(column, name)]
+
+
+def _without_missing(column: Any, name: str) -> list[str]:
+    texts = _texts(column, name)
+    if missing := sum(text in MISSING for text in texts):
         raise DataError(
             f"column {name} has {missing} missing values: fill or remove those records first"
         )
@@ -92,7 +159,14 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
             " the first line must name the columns"
             + (", with a comma between them" if is_csv(path) else "")
         )
-    return _texts(table.column(label), label)
+    return _without_missing(table.column(label), label)
+
+
+def group_texts(table: Any, group: str, path: Path) -> list[str]:
+    """Return whose each record is, as text."""
+    if group not in table.column_names:
+        raise DataError(f"{path.name} has no column {group!r}, which --group names")
+    return _texts(table.column(group), group)
 
 
 def _as_float(text: str | None) -> float:
@@ -102,23 +176,20 @@ def _as_float(text: str | None) -> float:
         return float("nan")
 
 
-def _floats(column: Any, name: str) -> Array:
-    """Return a column as float64, NaN where it is no number."""
+def _floats(column: Any, name: str) -> tuple[Array, Array]:
+    """Return a column as float64, NaN where it is no number, and where a value is missing."""
     # pyarrow's message quotes a value, so nothing is raised while it is handled.
-    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Whole numbers above 2^53 are rounded, as those in a text are.
-        exact = not pa.types.is_integer(column.type)
-        return np.asarray(column.cast(pa.float64(), safe=exact).to_numpy(), dtype=np.float64)
     if not _is_text(column):
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            # Whole numbers above 2^53 are rounded, as those in a text are.
+            exact = not pa.types.is_integer(column.type)
+            cast = column.cast(pa.float64(), safe=exact).to_numpy()
+            found = np.asarray(cast, dtype=np.float64)
+            return found, np.isnan(found)
         raise DataError(f"column {name} is neither numbers nor text; --drop it")
-    return np.array([_as_float(text) for text in _values(column, name)], dtype=np.float64)
-
-
-def numbers(column: Any, name: str) -> Array:
-    """Return a column as float64; what is not a finite number is refused by count alone."""
-    values = _floats(column, name)
-    refuse_missing(values, f"column {name}")
-    return values
+    texts = _texts(column, name)
+    found = np.array([_as_float(text) for text in texts], dtype=np.float64)
+    return found, np.array([text in MISSING for text in texts])
 
 
 def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
@@ -134,14 +205,6 @@ def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
     return np.eye(len(categories), dtype=np.float32)[codes]
 
 
-def _numeric(name: str, bounds: tuple[float, float], computed: str | None = None) -> Encoder:
-    return Encoder(name, lambda c: scale(numbers(c, name), *bounds)[:, None], computed)
-
-
-def _categorical(name: str, categories: tuple[str, ...], computed: str | None = None) -> Encoder:
-    return Encoder(name, lambda c: one_hot(_texts(c, name, categories), categories, name), computed)
-
-
 def _is_text(column: Any) -> bool:
     kind = column.type
     return bool(
@@ -149,51 +212,54 @@ def _is_text(column: Any) -> bool:
     )
 
 
-def _public(name: str, column: Any, from_csv: bool) -> Encoder:
+def _public(name: str, column: Any, from_csv: bool, missing: str | None) -> tuple[Column, str]:
     """Compute bounds or categories of a column declared public from the training records."""
-    numeric = not _is_text(column)
-    if from_csv:
-        numeric = not np.isnan(_floats(column, name)).any()
-    if numeric:
-        return _numeric(
-            name,
-            data_bounds(numbers(column, name)),
-            f"the bounds of column {name} (minimum and maximum of the training records)",
-        )
-    categories = tuple(sorted(set(_texts(column, name))))
+    if from_csv or not _is_text(column):
+        values, gone = _floats(column, name)
+        if not from_csv or not np.isnan(values[~gone]).any():
+            there = values[~gone] if missing is not None else values
+            refuse_missing(there, f"column {name}")
+            bounds = data_bounds(there) if len(there) else (0.0, 1.0)
+            why = f"the bounds of column {name} (minimum and maximum of the training records)"
+            return Column(name, bounds, missing=missing), why
+    texts = _texts(column, name) if missing is not None else _without_missing(column, name)
+    categories = tuple(sorted(set(texts) - set(MISSING)))
     if len(categories) < 2:
         raise DataError(f"column {name} has a single category in the training records: drop it")
-    return _categorical(
-        name, (*categories, ALL), f"the categories of column {name} (those of the training records)"
-    )
+    why = f"the categories of column {name} (those of the training records)"
+    return Column(name, categories=(*categories, ALL), missing=missing), why
 
 
-def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
-    """Return one encoder a column, from the user's declarations and the training records.
+def columns_of(
+    table: Any, schema: Schema, from_csv: bool
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Return how each column is encoded, and what of that was computed from the records.
 
     Features stand in the order of the columns' names, so that a table with its columns in another
     order gives the same.
     """
     schema.check_names(table.column_names)
-    columns = sorted(n for n in table.column_names if n != schema.label and n not in schema.drop)
-    if not columns:
+    names = sorted(n for n in table.column_names if n != schema.label and n not in schema.drop)
+    if not names:
         raise DataError("the table has no column beside the label")
-    found: list[Encoder] = []
+    found: list[Column] = []
+    computed: list[str] = []
     undeclared: list[str] = []
-    for name in columns:
-        column = table.column(name)
+    for name in names:
+        column, missing = table.column(name), schema.missing_of(name)
+        by_type = (0.0, 1.0) if pa.types.is_boolean(column.type) else schema.bounds_of(name)
+        if by_type is None and pa.types.is_uint8(column.type):
+            by_type = (0.0, 255.0)
         if name in schema.categories:
-            found.append(_categorical(name, schema.categories[name]))
+            found.append(Column(name, categories=schema.categories[name], missing=missing))
         elif name in schema.bounds:
-            found.append(_numeric(name, schema.bounds[name]))
+            found.append(Column(name, schema.bounds[name], missing=missing))
         elif schema.is_public(name):
-            found.append(_public(name, column, from_csv))
-        elif pa.types.is_boolean(column.type):
-            found.append(_numeric(name, (0.0, 1.0)))
-        elif (bounds := schema.bounds_of(name)) is not None:
-            found.append(_numeric(name, bounds))
-        elif pa.types.is_uint8(column.type):
-            found.append(_numeric(name, (0.0, 255.0)))
+            public, why = _public(name, column, from_csv, missing)
+            found.append(public)
+            computed.append(why)
+        elif by_type is not None:
+            found.append(Column(name, by_type, missing=missing))
         else:
             undeclared.append(name)
     if undeclared:
@@ -202,14 +268,17 @@ def encoders(table: Any, schema: Schema, from_csv: bool) -> list[Encoder]:
             f"{len(undeclared)} columns have neither bounds nor categories ({shown}): give "
             "--bounds column=lo:hi or --categories column=a|b, or declare --public-columns"
         )
-    return found
+    return tuple(found), tuple(computed)
 
 
-def encode(table: Any, plan: list[Encoder], path: Path) -> Array:
-    """Return the features, float32 (N, F)."""
-    if missing := [e.column for e in plan if e.column not in table.column_names]:
-        raise DataError(f"{path.name} lacks the column {', '.join(missing[:8])}")
-    return np.concatenate([e.encode(table.column(e.column)) for e in plan], axis=1)
+def encode(table: Any, columns: tuple[Column, ...], where: str, seen: Counter[str]) -> Array:
+    """Return the features, float32 (N, F); count in `seen` what was filled."""
+    if missing := [c.name for c in columns if c.name not in table.column_names]:
+        raise DataError(f"{where} lacks the column {', '.join(missing[:8])}")
+    encoded = [column.encode(table.column(column.name)) for column in columns]
+    if filled := sum(count for _, count in encoded):
+        seen["missing values filled as declared"] += filled
+    return np.concatenate([features for features, _ in encoded], axis=1)
 
 
 def take(table: Any, rows: Array) -> Any:

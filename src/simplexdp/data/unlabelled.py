@@ -8,6 +8,7 @@ from pathlib import Path
 from simplexdp import files
 from simplexdp.data import arrays, images, own, tables
 from simplexdp.data.dataset import Array, DataError
+from simplexdp.data.preprocessing import Preprocessing
 
 
 def read_path(path: Path, options: own.Options) -> Array:
@@ -24,15 +25,18 @@ def read_path(path: Path, options: own.Options) -> Array:
     if path.is_dir() or suffix in images.SUFFIXES:
         if image_size is None:
             raise DataError("give the image size that the model was trained with (image_size)")
-        found = images.files_in(path) if path.is_dir() else [path]
-        return images.read_images({path.stem: found}, images.parse_size(image_size), True)[0]
+        height, width, channels = images.parse_size(image_size)
+        window = images.parse_window(options.window)
+        return Preprocessing((channels, height, width), window=window).inputs(path)
     if suffix == ".npz":
         values = arrays.read_inputs(path, arrays.WHOLE)
-        return arrays.scaler(values, schema, path)[0](values)
+        bounds, _ = arrays.bounds_of(values, schema, path)
+        return arrays.scaled(values, bounds, arrays.of_unit_length(values, schema))
     if suffix in tables.SUFFIXES:
         table = tables.read_table(path)
         here = dataclasses.replace(schema, drop=schema.drop & frozenset(table.column_names))
-        return tables.encode(table, tables.encoders(table, here, tables.is_csv(path)), path)
+        columns, _ = tables.columns_of(table, here, tables.is_csv(path))
+        return Preprocessing((), columns=columns).inputs(table)
     raise DataError(
         f"{path.name} is none of: an image or a folder of images, .npz, "
         f"{', '.join(tables.SUFFIXES)}"

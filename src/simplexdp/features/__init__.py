@@ -1,4 +1,4 @@
-"""Fixed features: maps of one record that read no data set, computed once and cached."""
+"""Fixed feature maps with their provenance, computed once and cached."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 
 from simplexdp.features import cache
 from simplexdp.features.maps import NAMES, Array, FeatureMap, RowMap, build
+from simplexdp.features.provenance import NO_DATA, Provenance
 
-__all__ = ["NAMES", "FeatureMap", "RowMap", "build", "compute"]
+__all__ = ["NAMES", "NO_DATA", "FeatureMap", "Provenance", "RowMap", "build", "compute"]
 
 # Small blocks stay in the processor's cache: 32 images are faster than 256.
 BLOCK = 32

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from simplexdp.features import normalize, scattering
+from simplexdp.features import encoders, normalize, patches, scattering
+from simplexdp.features.provenance import Provenance
 
 Array = NDArray[Any]
 RowMap = Callable[[torch.Tensor], torch.Tensor]
 
-NAMES = ("auto", "scattering", "columns", "random")
+NAMES = (
+    "auto",
+    "scattering",
+    "patches",
+    "patches-d4",
+    "patches+scattering",
+    "columns",
+    "random",
+)
 SMALLEST_SIDE = 8
 RANDOM_FEATURES = 2048
 # Public: the random map is part of the model's description, not of its privacy.
@@ -26,10 +34,20 @@ RANDOM_SEED = 20210103
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """A fixed map: its name and version, whether it is worth storing, and the channels it has.
+    """A fixed map of one record.
 
     ``channels`` × ``positions`` is the shape of the feature vector: maps over an image have
     several positions, and a flat vector has one.
+
+    Attributes:
+        name: Its name with its version or a checksum; the cache's key.
+        apply: Maps a batch of records.
+        channels: Channels of the vector.
+        positions: Positions of the vector.
+        stored: Whether computing it costs more than reading it back.
+        provenance: Where it comes from.
+        largest: The largest eigenvalue of the second moment of its rows, by public images, where
+            they are whitened by those; None where nothing public is known of their moments.
     """
 
     name: str
@@ -37,7 +55,8 @@ class FeatureMap:
     channels: int
     positions: int
     stored: bool
-    built_in: bool = True  # False for the user's own, of which nothing is known
+    provenance: Provenance = field(default_factory=Provenance)
+    largest: float | None = None
 
     @property
     def width(self) -> int:
@@ -45,33 +64,45 @@ class FeatureMap:
         return self.channels * self.positions
 
 
-def build(name: str | RowMap, input_shape: tuple[int, ...]) -> FeatureMap:
-    """Return the map of this name for records of this shape; "auto" is scattering for images.
+def build(
+    name: str | RowMap, input_shape: tuple[int, ...], trained_on: str | None = None
+) -> FeatureMap:
+    """Return the map of this name for records of this shape.
 
-    A name with a colon, "package.module:function", is the user's own function from an array
-    (N, …), in single precision and with pixels in [0, 1], to an array (N, d); it must treat every
-    record by itself and not read the private data.
+    Args:
+        name: One of `NAMES`, an encoder (see `encoders.load`), or a function or torch module of
+            your own, which takes records (N, …) in single precision with pixels in [0, 1] and
+            gives (N, d); it must treat every record by itself and not be fitted to the private
+            data. "auto" is patches for colour images, scattering for grey ones, and columns for
+            anything else.
+        input_shape: The shape of one record.
+        trained_on: What an encoder was trained on, as its user declares.
+
+    Raises:
+        ValueError: If there is no such map for such records.
     """
     if callable(name):
-        return _user(getattr(name, "__qualname__", "function"), name, input_shape)
+        return _encoded(encoders.own(name, trained_on), input_shape)
     if name == "auto":
         is_image = len(input_shape) == 3 and min(input_shape[1:]) >= SMALLEST_SIDE
-        name = "scattering" if is_image else "columns"
+        name = "columns"
+        if is_image:
+            kind = patches.KINDS["patches"]
+            fits = input_shape[0] == 3 and min(input_shape[1:]) >= patches.smallest_side(kind)
+            name = "patches" if fits else "scattering"
     if name == "scattering":
         return _scattering(input_shape)
+    if name in _PATCHES:
+        return _patches(name, input_shape)
     if name == "columns":
         return FeatureMap("columns-1", columns, math.prod(input_shape), 1, stored=False)
     if name == "random":
         return _random(math.prod(input_shape))
     if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            function = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"the features {name!r} cannot be imported: {error}") from error
-        return _user(name, function, input_shape)
+        return _encoded(encoders.load(name, input_shape, trained_on), input_shape)
     raise ValueError(
-        f"unknown features {name!r}; use one of {', '.join(NAMES)} or package.module:function"
+        f"unknown features {name!r}; use one of {', '.join(NAMES)}, timm:NAME, torchvision:NAME, "
+        "hf:NAME, onnx:FILE or package.module:OBJECT"
     )
 
 
@@ -106,6 +137,48 @@ def _scattering(shape: tuple[int, ...]) -> FeatureMap:
     )
 
 
+# Name → what is put side by side, for 3 channels and for 1.
+_PATCHES: dict[str, dict[int, tuple[str, ...]]] = {
+    "patches": {3: ("patches",), 1: ("patches-grey",)},
+    "patches-d4": {3: ("patches-d4",)},
+    "patches+scattering": {1: ("patches-grey", "scattering-grey")},
+}
+
+
+def _patches(name: str, shape: tuple[int, ...]) -> FeatureMap:
+    known = _PATCHES[name].get(shape[0] if len(shape) == 3 else 0, ())
+    kinds = [patches.KINDS[one] for one in known]
+    least = max((patches.smallest_side(kind) for kind in kinds), default=0)
+    square = name == "patches-d4"
+    exact = any(not kind.scales for kind in kinds) and shape[1:] != (28, 28)
+    if not kinds or min(shape[1:]) < least or exact or (square and shape[1] != shape[2]):
+        wanted = {
+            "patches": f"images of 1 or 3 channels and at least {least or 16} pixels a side",
+            "patches-d4": f"square colour images of at least {least or 16} pixels a side",
+            "patches+scattering": "grey images of 28×28 pixels",
+        }[name]
+        raise ValueError(
+            f"{name} needs {wanted}, not inputs of shape {shape}; use scattering, columns or random"
+        )
+    loaded = [(kind, *patches.load(one)) for one, kind in zip(known, kinds, strict=True)]
+
+    def apply(batch: torch.Tensor) -> torch.Tensor:
+        images = as_float(batch)
+        rows = [patches.apply(images, kind, constants) for kind, constants, _ in loaded]
+        return torch.cat(rows, 1) / math.sqrt(len(rows))
+
+    with torch.no_grad():
+        width = apply(torch.zeros(1, *shape)).shape[1]
+    return FeatureMap(
+        f"{name}-{patches.VERSION}",
+        apply,
+        width,
+        1,
+        stored=True,
+        largest=max(largest for *_, largest in loaded),
+    )
+
+
 def _random(inputs: int) -> FeatureMap:
     rng = np.random.default_rng(RANDOM_SEED)
     weights = torch.from_numpy(rng.standard_normal((inputs, RANDOM_FEATURES))).float()
@@ -119,24 +192,15 @@ def _random(inputs: int) -> FeatureMap:
     return FeatureMap("random-fourier-1", apply, RANDOM_FEATURES, 1, stored=False)
 
 
-def _user(name: str, function: Any, shape: tuple[int, ...]) -> FeatureMap:
-    def apply(batch: torch.Tensor) -> torch.Tensor:
-        # The released model has its pixels in [0, 1] too, whatever they were stored as.
-        out = torch.as_tensor(np.asarray(function(as_float(batch).numpy())))
-        if out.ndim != 2 or len(out) != len(batch):
-            raise ValueError(
-                f"the features {name!r} turned {len(batch)} records into an array of shape "
-                f"{tuple(out.shape)}; they must give one row for each record"
-            )
-        return out.float()
-
-    # Made-up records: width and coupling are found without reading any.
-    width = apply(torch.zeros(1, *shape)).shape[1]
-    block = torch.rand((4, *shape), generator=torch.Generator().manual_seed(0))
-    other = torch.cat([block[:1], 1.0 - block[1:]])
-    if not torch.allclose(apply(block)[0], apply(other)[0], rtol=1e-4, atol=1e-6, equal_nan=True):
-        raise ValueError(
-            f"the features {name!r} of a record change when the records beside it change, or at "
-            "every call; use a fixed function of one record"
-        )
-    return FeatureMap(name, apply, width, 1, stored=False, built_in=False)
+def _encoded(encoder: encoders.Encoder, shape: tuple[int, ...]) -> FeatureMap:
+    # The released model has its pixels in [0, 1] too, whatever they were stored as.
+    seen = replace(encoder, apply=lambda batch: encoder.apply(as_float(batch)))
+    width = encoders.probed(seen, shape)
+    return FeatureMap(
+        encoder.name,
+        lambda batch: encoders.rows(seen, batch),
+        width,
+        1,
+        stored="#" in encoder.name,  # a checksum: what is stored is of these weights
+        provenance=replace(encoder.provenance, record_wise=True),
+    )

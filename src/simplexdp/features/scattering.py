@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-VERSION = "scattering2d-1"
+VERSION = "scattering2d-2"
 
 
 def padded_side(side: int, scales: int) -> int:
@@ -85,11 +85,16 @@ def lowpass_matrix(side: int, stride: int, sigma: float, drop: int) -> torch.Ten
 
 @dataclass(frozen=True)
 class FilterBank:
-    """Wavelets by scale, in the Fourier domain of the padded image, and the low-pass by scale."""
+    """What is multiplied with: the means over aliases are in the wavelets.
 
-    wavelets: tuple[torch.Tensor, ...]
-    rows: tuple[torch.Tensor, ...]
-    columns: tuple[torch.Tensor, ...]
+    ``first[j]`` are the wavelets of scale j in the Fourier domain of the padded image,
+    ``second[j][k]`` those of scale k for an image that is sampled every 2^j, and ``lowpass[j]``
+    the low-pass of such an image, as one matrix on its cells.
+    """
+
+    first: tuple[torch.Tensor, ...]
+    second: tuple[tuple[torch.Tensor, ...], ...]
+    lowpass: tuple[torch.Tensor, ...]
 
 
 @lru_cache(maxsize=8)
@@ -108,7 +113,7 @@ def filter_bank(height: int, width: int, scales: int, angles: int) -> FilterBank
             )
             for k in range(angles)
         ]
-        wavelets.append(torch.from_numpy(np.real(np.fft.fft2(np.stack(bank)))).float())
+        wavelets.append(torch.from_numpy(np.real(np.fft.fft2(np.stack(bank)))))
     sigma = 0.8 * 2 ** (scales - 1)
 
     def lowpass(side: int, j: int) -> torch.Tensor:
@@ -118,19 +123,40 @@ def filter_bank(height: int, width: int, scales: int, angles: int) -> FilterBank
         return torch.as_tensor((full[:, :: 2**j] * 2**j).float())
 
     return FilterBank(
-        tuple(wavelets),
-        tuple(lowpass(height, j) for j in range(scales + 1)),
-        tuple(lowpass(width, j) for j in range(scales + 1)),
+        tuple((wave / 4**j).float() for j, wave in enumerate(wavelets)),
+        tuple(
+            tuple((periodize(wavelets[k], 2**j) * 4 ** (2 * j - k)).float() for k in range(scales))
+            for j in range(scales)
+        ),
+        tuple(
+            torch.kron(lowpass(height, j), lowpass(width, j)).T.contiguous()
+            for j in range(scales + 1)
+        ),
     )
 
 
-def _average(image: torch.Tensor, bank: FilterBank, j: int) -> torch.Tensor:
-    return bank.rows[j] @ image @ bank.columns[j].T
+def _average(maps: torch.Tensor, bank: FilterBank, j: int) -> torch.Tensor:
+    """Return the low-passed maps (…, cells): one product with the Kronecker product of two axes."""
+    return maps.flatten(-2) @ bank.lowpass[j]
 
 
 def _modulus(spectrum: torch.Tensor, wavelets: torch.Tensor, factor: int) -> torch.Tensor:
-    filtered = spectrum.unsqueeze(-3) * wavelets
-    return torch.as_tensor(torch.fft.ifft2(periodize(filtered, factor)).abs())
+    """Return |image ⋆ wavelet| sampled every ``factor`` cells, from the spectrum of the image.
+
+    The aliases are multiplied and added one by one: no product of full size is ever held.
+    """
+    height, width = (side // factor for side in spectrum.shape[-2:])
+    total: torch.Tensor | None = None
+    for row in range(factor):
+        for column in range(factor):
+            where = (
+                ...,
+                slice(row * height, (row + 1) * height),
+                slice(column * width, (column + 1) * width),
+            )
+            alias = spectrum[where].unsqueeze(-3) * wavelets[where]
+            total = alias if total is None else total.add_(alias)
+    return torch.as_tensor(torch.fft.ifft2(total).abs())
 
 
 def scatter(images: torch.Tensor, scales: int = 2, angles: int = 8) -> torch.Tensor:
@@ -149,18 +175,14 @@ def scatter(images: torch.Tensor, scales: int = 2, angles: int = 8) -> torch.Ten
     first: list[torch.Tensor] = []
     second: list[torch.Tensor] = []
     for j in range(scales):
-        wave = _modulus(spectrum, bank.wavelets[j], 2**j)
+        wave = _modulus(spectrum, bank.first[j], 2**j)
         first.append(_average(wave, bank, j))
-        finer = torch.fft.fft2(wave)
-        deeper = [
-            _average(
-                _modulus(finer, periodize(bank.wavelets[later], 2**j) * 4**j, 2 ** (later - j)),
-                bank,
-                later,
-            )
-            for later in range(j + 1, scales)
-        ]
-        if deeper:
+        if j + 1 < scales:
+            finer = torch.fft.fft2(wave)
+            deeper = [
+                _average(_modulus(finer, bank.second[j][k], 2 ** (k - j)), bank, k)
+                for k in range(j + 1, scales)
+            ]
             second.append(torch.stack(deeper, dim=3).flatten(2, 4))
-    paths = [_average(padded, bank, 0).unsqueeze(2), *first, *second]
-    return torch.cat(paths, dim=2).reshape(count, -1, paths[0].shape[-2], paths[0].shape[-1])
+    paths = torch.cat([_average(padded, bank, 0).unsqueeze(2), *first, *second], dim=2)
+    return paths.reshape(count, -1, output_side(height, scales), output_side(width, scales))

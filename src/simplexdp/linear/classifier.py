@@ -128,7 +128,8 @@ def planned(
         delta: Budget δ.
         shape: Channels and positions of the features.
         **given: What is fixed instead of chosen: `steps`, `clip`, `lr`, `mean_share`,
-            `moment_share`, `ridge`.
+            `moment_share`, `ridge`; and `largest`, the largest eigenvalue of the second moment of
+            rows that public data whitened.
 
     Returns:
         The rule, and what each release costs.
@@ -184,6 +185,7 @@ def fit(
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
     on_release: OnRelease = unheard,
+    persons: NDArray[np.int64] | None = None,
 ) -> Fitted:
     """Fit on raw features with the given rule and its cost.
 
@@ -197,6 +199,8 @@ def fit(
         bits: Source of random bits: `noise.system_bits`, or a seeded one for tests.
         on_step: Called with the number of each step.
         on_release: Told of each release before it is used, by its name: mean, moments or steps.
+        persons: Whose each record is, by numbers from 0, each of which occurs; the unit of privacy
+            is then the person. None where every record is a unit of its own.
 
     Returns:
         The released weights.
@@ -205,12 +209,21 @@ def fit(
         ValueError: If `check` refuses; nothing is spent then.
 
     Formal guarantee:
-        Weights, bias and every iterate are (ε, δ)-private under zero-out at `cost.epsilon`; labels
-        and the number of records are public.
+        Weights, bias and every iterate are (ε, δ)-private under zero-out at `cost.epsilon`; labels,
+        the number of records and who has which are public. With persons, all records of a person
+        are zeroed out together: mean and moments see one record of each, its first, and in every
+        step the gradients of a person are clipped together.
     """
-    check(features, labels, classes, shape, rule)
-    change = shaped(features, shape, rule, cost, bits, on_release)
-    rows = transformed(features, change)
+    check(features, labels, classes, shape, rule, persons)
+    order = None
+    one_each = features
+    if persons is not None:
+        one_each = features[np.unique(persons, return_index=True)[1]]
+        order = np.argsort(persons, kind="stable")
+        labels, persons = labels[order], persons[order]
+    change = shaped(one_each, shape, rule, cost, bits, on_release)
+    rows = transformed(features, change, order, persons)
+    rule = rule.stable(change.largest)
     log_prior = public_log_prior(labels, classes)
     weights = noisy_gd.descend(
         rows,
@@ -251,15 +264,21 @@ def shaped(
     return whitening.transform(moments, len(features), rule.ridge, rule.width)
 
 
-def transformed(features: NDArray[Any], change: whitening.Transform) -> exact_sums.Rows:
-    """Return all rows, whitened and quantised, block by block."""
+def transformed(
+    features: NDArray[Any],
+    change: whitening.Transform,
+    order: NDArray[np.int64] | None = None,
+    persons: NDArray[np.int64] | None = None,
+) -> exact_sums.Rows:
+    """Return all rows, whitened and quantised, block by block, in an order by persons if any."""
     integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
     norms = torch.empty(len(features), dtype=torch.float64)
-    for index, block in enumerate(exact_sums.blocks(features)):
+    for index, block in enumerate(exact_sums.blocks(features, order)):
         where = slice(index * exact_sums.STRIDE, (index + 1) * exact_sums.STRIDE)
         rows = exact_sums.quantize(change.apply(block), WHITENED_ROW_BOUND, out=integers[where])
         norms[where] = rows.norms
-    return exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND)
+    whose = None if persons is None else torch.from_numpy(persons)
+    return exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND, whose)
 
 
 def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
@@ -288,6 +307,7 @@ def check(
     classes: int,
     shape: tuple[int, int],
     rule: Rule,
+    persons: NDArray[np.int64] | None = None,
 ) -> None:
     """Refuse what cannot be trained on, before anything is spent.
 
@@ -301,9 +321,10 @@ def check(
         classes: Number of classes.
         shape: Channels and positions.
         rule: The rule.
+        persons: Whose each record is.
 
     Raises:
-        ValueError: If shapes, labels or the rule do not fit, or sums would not be exact here.
+        ValueError: If shapes, labels, persons or the rule do not fit, or sums would not be exact.
     """
     exact_sums.check_clip(rule.schedule.clip, len(features))
     exact_sums.check_products()
@@ -317,3 +338,9 @@ def check(
         raise ValueError(f"{len(features)} feature rows but {len(labels)} labels; they must match")
     if classes < 2 or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, of two or more")
+    if persons is None:
+        return
+    if persons.shape != labels.shape or persons.min() < 0 or not np.bincount(persons).all():
+        raise ValueError("persons must be whole numbers from 0 without a gap, one for each record")
+    if persons.max() == 0:
+        raise ValueError("all records are of one person; there must be at least two")

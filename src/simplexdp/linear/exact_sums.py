@@ -9,7 +9,9 @@ added in double precision, exactly up to 2^53.
 Formal guarantee
     Statement: ``gradient_sum`` returns Σ_i p_i ⊗ x_i exactly, with ‖p_i‖·‖x_i‖ ≤ clip for every
     record, so replacing one record by a null record (that contributes 0) changes the result by at
-    most clip in the Frobenius norm. ``row_sum`` (‖x_i‖ ≤ bound) and ``moment_sum``
+    most clip in the Frobenius norm. With persons, Σ ‖p_i‖·‖x_i‖ ≤ clip over all records of one
+    person, so the same holds, by the triangle inequality, where all records of a person become
+    null records; who has which records is public. ``row_sum`` (‖x_i‖ ≤ bound) and ``moment_sum``
     (‖X_i X_iᵀ‖ ≤ ‖x_i‖² ≤ bound²) are exact in the same way.
     Argument: every entry of a term is at most its Frobenius norm, so a block of B records has
     partial sums of at most B·clip (or B·bound²) in integer units; B is chosen from that. Norms of
@@ -48,11 +50,15 @@ STRIDE = 2048
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of whole numbers (× ROW_UNIT), kept in single precision, and their real norms."""
+    """Rows of whole numbers (× ROW_UNIT), kept in single precision, and their real norms.
+
+    ``persons`` are whose the rows are, by ascending numbers from 0; without, each is one's own.
+    """
 
     integers: torch.Tensor
     norms: torch.Tensor
     bound: float
+    persons: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.integers)
@@ -61,6 +67,24 @@ class Rows:
     def width(self) -> int:
         """Return the number of coordinates."""
         return int(self.integers.shape[1])
+
+    @property
+    def units(self) -> int:
+        """Return how many units of privacy there are: persons, or rows without."""
+        return len(self) if self.persons is None else int(self.persons[-1]) + 1
+
+    def strides(self) -> Iterator[slice]:
+        """Yield blocks of about STRIDE rows that divide no person."""
+        if self.persons is None:
+            ends = torch.arange(STRIDE, len(self) + STRIDE, STRIDE).clamp_max(len(self))
+        else:
+            last = torch.bincount(self.persons).cumsum(0)  # where each person ends
+            wanted = torch.arange(STRIDE, len(self) + STRIDE, STRIDE).clamp_max(len(self))
+            ends = last[torch.searchsorted(last, wanted)].unique()
+        first = 0
+        for end in ends.tolist():
+            yield slice(first, end)
+            first = end
 
 
 def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) -> Rows:
@@ -94,22 +118,34 @@ def _norm(whole: torch.Tensor) -> torch.Tensor:
 
 
 def clipped_coefficients(
-    coefficients: torch.Tensor, norms: torch.Tensor, clip: float
+    coefficients: torch.Tensor,
+    norms: torch.Tensor,
+    clip: float,
+    persons: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return whole p (× COEFFICIENT_UNIT) with ‖p‖·‖x‖ ≤ clip: clipping in closed form.
 
     The gradient of a linear softmax at one record is (s − e_y) ⊗ x, whose Frobenius norm is the
-    product of the two norms; no per-record gradient is ever formed.
+    product of the two norms; no per-record gradient is ever formed. With ``persons`` (numbers from
+    0, all records of each) it is the sum of these products over a person that is clipped.
     """
     exact = coefficients.double()
     exact = torch.where(exact.isfinite(), exact, 0.0)
-    size = exact.norm(dim=1) * norms
+    size = _together(exact.norm(dim=1) * norms, persons)
     factor = (clip / size.clamp_min(1e-300)).clamp_max(1.0) * (1 - 1e-6)
     scaled = exact * (factor / COEFFICIENT_UNIT)[:, None]
     whole = scaled.round()
-    over = whole.norm(dim=1) * COEFFICIENT_UNIT * norms > clip * MARGIN
+    over = _together(whole.norm(dim=1) * COEFFICIENT_UNIT * norms, persons) > clip * MARGIN
     whole[over] = scaled[over].trunc()
     return torch.as_tensor(whole.float())
+
+
+def _together(sizes: torch.Tensor, persons: torch.Tensor | None) -> torch.Tensor:
+    """Return for each record the sum of the sizes over its person; its own without persons."""
+    if persons is None:
+        return sizes
+    total = torch.zeros(int(persons.max()) + 1, dtype=sizes.dtype)
+    return total.index_add(0, persons, sizes)[persons]
 
 
 def gradient_sum(
@@ -122,10 +158,10 @@ def gradient_sum(
     """
     size = _block_size(clip / UNIT, len(rows))
     total: torch.Tensor | None = None
-    for first in range(0, len(rows), STRIDE):
-        where = slice(first, first + STRIDE)
+    for where in rows.strides():
         block = rows.integers[where]
-        p = clipped_coefficients(coefficients(block, where), rows.norms[where], clip)
+        persons = None if rows.persons is None else rows.persons[where] - rows.persons[where][0]
+        p = clipped_coefficients(coefficients(block, where), rows.norms[where], clip, persons)
         if total is None:
             total = torch.zeros(p.shape[1], rows.width, dtype=torch.float64)
         for at in range(0, len(block), size):
@@ -181,10 +217,12 @@ def statistics(
     return total, by_channel, by_position
 
 
-def blocks(source: NDArray[Any]) -> Iterator[torch.Tensor]:
+def blocks(source: NDArray[Any], order: Integers | None = None) -> Iterator[torch.Tensor]:
     """Yield blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
     for first in range(0, len(source), STRIDE):
-        yield torch.from_numpy(np.array(source[first : first + STRIDE], dtype=np.float32))
+        where = slice(first, first + STRIDE)
+        rows = source[where] if order is None else source[order[where]]
+        yield torch.from_numpy(np.array(rows, dtype=np.float32))
 
 
 def check_clip(clip: float, records: int) -> None:

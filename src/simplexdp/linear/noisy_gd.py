@@ -6,8 +6,9 @@ Formal guarantee
     μ = √T/σ (Dong, Roth and Su, 2022, Corollary 3.3). Every iterate is covered, and so is any
     average of them.
     Relation: zero-out. One input is replaced by a null record that contributes nothing to any
-    sum; labels and the number of records are public. Replacing an input by another changes a sum
-    by up to 2·clip: for that relation μ is twice as large.
+    sum; labels and the number of records are public. With persons, all inputs of one person are.
+    Replacing an input by another changes a sum by up to 2·clip: for that relation μ is twice as
+    large.
     Assumptions: those of ``simplexdp.noise`` and ``simplexdp.linear.exact_sums``.
 """
 
@@ -89,7 +90,7 @@ def descend(
     for step in range(schedule.steps):
         total = exact_sums.gradient_sum(rows, _residuals(weights, labels, log_prior), schedule.clip)
         noisy = on_release("steps", total, release(total, sigma, bits), sigma)
-        weights -= schedule.lr * (noisy * (UNIT / len(rows)))
+        weights -= schedule.lr * (noisy * (UNIT / rows.units))
         if step >= first_averaged:
             average += weights
         on_step(step + 1)

@@ -3,14 +3,14 @@
 Everything here is a function of n, of the shape of the features and of μ, never of an accuracy.
 Whitened features have a norm of 1, so T steps of rate η at noise multiplier σ = √T/μ add noise of
 η·√T·σ·clip/n = H·clip/(n·μ) to a logit, with the horizon H = η·T: the number of steps drops out,
-and what is chosen is the horizon. See docs/certified.md for what was looked at while the constants
-were set.
+and what is chosen is the horizon. See docs/certified-proofs.md for what was looked at while the
+constants were set.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simplexdp.linear import whitening
 from simplexdp.linear.noisy_gd import Schedule
@@ -21,6 +21,9 @@ CLIP = 0.5
 # Logit noise H·clip/(n·μ) that the horizon aims at.
 LOGIT_NOISE = 1.2
 LARGEST_RATE = 400.0
+# The Hessian of a softmax is at most half the second moment of the rows, so descent is stable below
+# a rate of 4 over the largest eigenvalue of that moment.
+STABLE = 4.0
 FEWEST_STEPS, MOST_STEPS = 40, 240
 # The ridge in units of 1/μ: the size of a one-dimensional release of the same budget.
 RIDGE = 1.5
@@ -39,6 +42,8 @@ class Rule:
         moment_share: Share of the second moments.
         ridge: Added to the moments before whitening.
         width: Coordinates kept at most.
+        capped: Whether the rate is also held below `STABLE` over the largest eigenvalue that the
+            released moments show; not where the user fixed it.
 
     Raises:
         ValueError: If nothing is left for the steps.
@@ -49,6 +54,7 @@ class Rule:
     moment_share: float
     ridge: float
     width: int
+    capped: bool = False
 
     def __post_init__(self) -> None:
         if min(self.mean_share, self.moment_share) < 0 or not self.step_share > 0:
@@ -58,6 +64,13 @@ class Rule:
     def step_share(self) -> float:
         """Return the share of the steps."""
         return 1.0 - self.mean_share - self.moment_share
+
+    def stable(self, largest: float | None) -> Rule:
+        """Return the rule with a rate that descent on rows of such moments bears."""
+        if not self.capped or largest is None:
+            return self
+        lr = min(self.schedule.lr, STABLE / largest)
+        return replace(self, schedule=replace(self.schedule, lr=lr))
 
 
 def choose(
@@ -71,27 +84,38 @@ def choose(
     mean_share: float = MEAN_SHARE,
     moment_share: float | None = None,
     ridge: float | None = None,
+    largest: float | None = None,
 ) -> Rule:
-    """Return the rule, with whatever the user fixed instead."""
+    """Return the rule, with whatever the user fixed instead.
+
+    ``largest`` is the largest eigenvalue of the second moment of rows that public images whitened:
+    they are not whitened again. Where no moments of the private rows are released, their largest
+    eigenvalue may be far above that of public images, or of 1/d: the horizon is then cut into the
+    most steps, which cost time alone, for the smallest rate.
+    """
     if moment_share is None:
-        moment_share = MOMENT_SHARE if moments_pay(records, mu, shape) else 0.0
+        pays = largest is None and moments_pay(records, mu, shape)
+        moment_share = MOMENT_SHARE if pays else 0.0
     clip = CLIP if clip is None else clip
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the clip is {clip}; it must be positive")
     if steps is not None and steps < 1:
         raise ValueError(f"the number of steps is {steps}; at least 1 is needed")
     horizon = LOGIT_NOISE * records * mu / clip
+    most = LARGEST_RATE if largest is None else min(LARGEST_RATE, STABLE / largest)
     if steps is None:
-        wanted = horizon / LARGEST_RATE if lr is None else horizon / lr
-        steps = int(min(max(math.ceil(wanted), FEWEST_STEPS), MOST_STEPS))
+        fewest = MOST_STEPS if moment_share == 0 and lr is None else FEWEST_STEPS
+        steps = int(min(max(math.ceil(horizon / (lr or most)), fewest), MOST_STEPS))
+    capped = lr is None
     if lr is None:
-        lr = min(horizon / steps, LARGEST_RATE)
+        lr = min(horizon / steps, most)
     return Rule(
         Schedule(steps, clip, lr),
         mean_share,
         moment_share,
         RIDGE / mu if ridge is None else ridge,
         WIDTH,
+        capped,
     )
 
 

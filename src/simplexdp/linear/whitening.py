@@ -54,6 +54,7 @@ class Transform:
     position_axes: Floats
     kept: NDArray[np.int64]
     gain: Floats
+    largest: float | None = None  # eigenvalue of the transformed second moment, as released
 
     def apply(self, rows: torch.Tensor) -> torch.Tensor:
         """Transform a block of raw feature rows, in single precision."""
@@ -154,7 +155,10 @@ def transform(moments: Moments, records: int, ridge: float, width: int) -> Trans
     energy = product[kept]
     gain = 1.0 / np.sqrt(energy + ridge)
     gain /= math.sqrt(float(energy @ gain**2) / records)
-    return Transform(moments.mean, channel_axes, position_axes, kept.astype(np.int64), gain)
+    largest = float((energy * gain**2).max()) / records
+    return Transform(
+        moments.mean, channel_axes, position_axes, kept.astype(np.int64), gain, largest
+    )
 
 
 def identity(mean: Floats, channels: int, positions: int) -> Transform:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simplexdp.methods.base import Method, Prepared
 
 DEFAULT = "dirichlet"  # trained where no method is named: the paper's
+TO_RELEASE = "certified"  # what people are told to use for models that they hand out
 _HOMES = {
     "Method": "base",
     "Outcome": "_run",

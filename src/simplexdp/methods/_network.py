@@ -152,7 +152,7 @@ def start(job: Job, run: Run) -> Trained:
         accuracy=reached.accuracy,
         validation_accuracy=reached.validation_accuracy,
         seconds=reached.seconds,
-        worst_recall=reached.worst_recall,
+        recalls=reached.recalls,
     )
 
 

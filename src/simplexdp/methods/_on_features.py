@@ -14,13 +14,24 @@ from torch import nn
 
 from simplexdp import data, features, noise, sampling
 from simplexdp.claims import Assumption, common_assumptions
+from simplexdp.evaluation import recalls
 from simplexdp.methods.base import Method, Run, Trained
 from simplexdp.settings import Settings
 
 REPLACED = "Replacing an input by another one: that relation doubles μ."
-OWN_FEATURES = "if these features are a fixed function of one record, which a probe cannot prove"
+OWN_FEATURES = (
+    "if these features are a fixed function of one record, not fitted to the private data, "
+    "which a probe cannot prove"
+)
+EMBEDDED = "if the vectors were computed from each record by itself by a map not fitted to them"
+ONE_OF_SEVERAL = (
+    "One alone of a person's records zeroed out while the others stay: that relation can double μ."
+)
 CACHED = "The cached features, which are as private as the inputs."
-FEATURES_HELP = f"The fixed features: {', '.join(features.NAMES)} or package.module:function."
+FEATURES_HELP = (
+    f"The fixed features: {', '.join(features.NAMES)}, timm:NAME, torchvision:NAME, hf:NAME, "
+    "onnx:FILE or package.module:OBJECT."
+)
 COLUMNS = {"features": "columns"}  # pixels as features, so that an attack sees its input
 
 
@@ -66,13 +77,16 @@ class OnFeatures(Method):
         if setting == "model":
             return (
                 "it trains a linear model on fixed features: leave out --model, and choose "
-                f"--option features from {', '.join(features.NAMES)} instead"
+                f"--features from {', '.join(features.NAMES)} instead"
             )
         return "leave it out"
 
-    def feature_map(self, settings: Settings, shape: tuple[int, ...]) -> features.FeatureMap:
-        """Return the map that the options name."""
-        return features.build(self.Options.of(self.name, settings.options).features, shape)  # type: ignore[attr-defined]
+    def feature_map(
+        self, settings: Settings, shape: tuple[int, ...], declared: str | None = None
+    ) -> features.FeatureMap:
+        """Return the map that the options name, with what is declared of its training data."""
+        named = self.Options.of(self.name, settings.options).features  # type: ignore[attr-defined]
+        return features.build(named, shape, declared)
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ def compute(
 
 def trained(
     run: Run,
-    model: nn.Module,
+    model: FeatureLinear,
     dataset: data.Dataset,
     rows: Rows,
     score: Callable[[NDArray[Any], NDArray[Any]], float],
@@ -125,7 +139,13 @@ def trained(
     if run.folder is not None:
         measured = {"step": steps, "test_accuracy": accuracy, "epsilon": epsilon}
         run.folder.append_metrics({**measured, "seconds": round(seconds, 3)})
-    return Trained(model, accuracy, validation, seconds)
+    with torch.no_grad():
+        found = [
+            model.on_features(torch.from_numpy(rows.test[at : at + 4096].copy())).argmax(1).numpy()
+            for at in range(0, len(rows.test), 4096)
+        ]
+    shares = recalls(np.concatenate(found), dataset.test.labels, dataset.classes)
+    return Trained(model, accuracy, validation, seconds, shares)
 
 
 def noise_bits(seed: int | None) -> noise.Bits:
@@ -135,20 +155,58 @@ def noise_bits(seed: int | None) -> noise.Bits:
     return noise.seeded_bits(sampling.stream(seed, "certified", 0))
 
 
-def proviso(feature_map: features.FeatureMap) -> str:
+def proviso(feature_map: features.FeatureMap, dataset: data.Dataset | None = None) -> str:
     """Return what coverage rests on that the software cannot know."""
-    return "" if feature_map.built_in else OWN_FEATURES
+    if not feature_map.provenance.fixed:
+        return OWN_FEATURES
+    undeclared = dataset is not None and dataset.vectors and dataset.features_from is None
+    return EMBEDDED if undeclared else ""
+
+
+def encoder_notes(
+    feature_map: features.FeatureMap, dataset: data.Dataset | None = None
+) -> tuple[str, ...]:
+    """Return what the bound leaves open about data that an encoder was trained on."""
+    told = feature_map.provenance
+    declared = None if dataset is None else dataset.features_from
+    if told.trained_on == features.NO_DATA and not declared:
+        return ()
+    source, trained_on = (
+        (f"the encoder {told.source}", told.trained_on or "data that nobody declared")
+        if told.trained_on != features.NO_DATA
+        else ("the encoder of the vectors, as declared", declared)
+    )
+    return (
+        f"What {source} tells of its own training data ({trained_on}): a private record that was "
+        "among them is not covered there.",
+    )
+
+
+def described(
+    feature_map: features.FeatureMap, dataset: data.Dataset | None = None
+) -> dict[str, str]:
+    """Return what a statement names of the features, beside the mechanism."""
+    told = feature_map.provenance
+    said = {} if told.trained_on == features.NO_DATA else {"encoder": told.describe()}
+    if dataset is not None and dataset.features_from is not None and not said:
+        said = {"encoder": f"as declared: {dataset.features_from}"}
+    return {"features": feature_map.name, **said}
 
 
 def assumptions(
-    feature_map: features.FeatureMap, seed_known: bool, computed_from_data: Sequence[str]
+    feature_map: features.FeatureMap,
+    seed_known: bool,
+    computed_from_data: Sequence[str],
+    dataset: data.Dataset | None = None,
 ) -> tuple[Assumption, ...]:
     """Return what the bound rests on; whether a map of the user's own is fixed is not known."""
     bits = "numpy's Philox under the seed" if seed_known else "the operating system"
+    known = feature_map.provenance.trained_on == features.NO_DATA
+    embedded = dataset is not None and dataset.vectors
     return (
         Assumption(
             "Features are a fixed function of one record, not fitted to the private data.",
-            holds=True if feature_map.built_in else None,
+            holds=True if known and not embedded else None,
         ),
         Assumption(
             "Rows and sums are exact integers and the noise is rounded exactly, given independent "

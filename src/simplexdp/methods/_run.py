@@ -11,8 +11,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from simplexdp import bundle, data, distributed, progress, runs, sampling
-from simplexdp.claims import NOTHING, large_delta
+from simplexdp import (
+    bundle,
+    claims,
+    data,
+    distributed,
+    evaluation,
+    files,
+    progress,
+    runs,
+    sampling,
+    seal,
+)
+from simplexdp.card import PAGE
 from simplexdp.data.augment import check as check_augmentation
 from simplexdp.ledger import Ledger, identity
 from simplexdp.methods import lookup, names
@@ -33,11 +44,17 @@ class Outcome:
     validation_accuracy: float | None
     steps: int
     seconds: float
-    worst_recall: float | None
+    recalls: tuple[float | None, ...]
+    tested: int  # records that the accuracy is of
     chosen: dict[str, Any]  # what was chosen by rule: learning rate, batch size, …
 
+    @property
+    def worst_recall(self) -> float | None:
+        """Return the smallest recall of the test set's classes."""
+        return min((share for share in self.recalls if share is not None), default=None)
+
     @classmethod
-    def of(cls, prepared: Prepared, trained: Trained) -> Outcome:
+    def of(cls, prepared: Prepared, trained: Trained, dataset: data.Dataset) -> Outcome:
         """Return what came of a training."""
         return cls(
             model=trained.model,
@@ -47,7 +64,8 @@ class Outcome:
             validation_accuracy=trained.validation_accuracy,
             steps=prepared.steps,
             seconds=trained.seconds,
-            worst_recall=trained.worst_recall,
+            recalls=trained.recalls,
+            tested=len(dataset.test.labels),
             chosen={**prepared.resolved, "parameters": prepared.parameters},
         )
 
@@ -68,7 +86,18 @@ def prepare(settings: Settings, dataset: data.Dataset, seed: int | None = None) 
     """
     if seed is None:
         seed = sampling.fresh_seed() if settings.seed is None else settings.seed
-    return lookup(settings.method).prepare(settings, dataset, seed)
+    return _prepared(settings, dataset, seed)
+
+
+def _prepared(settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
+    """Return the training; refuse persons where the method protects records alone."""
+    method = lookup(settings.method)
+    if dataset.train.groups is not None and not method.persons:
+        able = [name for name in names() if lookup(name).persons]
+        raise ValueError(
+            f"{settings.method} protects records and not persons; use --method {' or '.join(able)}"
+        )
+    return method.prepare(settings, dataset, seed)
 
 
 def train(settings: Settings, dataset: data.Dataset) -> Outcome:
@@ -85,7 +114,7 @@ def train(settings: Settings, dataset: data.Dataset) -> Outcome:
         ValueError: If the training would be refused.
     """
     prepared = prepare(settings, dataset)
-    return Outcome.of(prepared, prepared.start(Run()))
+    return Outcome.of(prepared, prepared.start(Run()), dataset)
 
 
 def run(
@@ -96,6 +125,7 @@ def run(
     dataset: data.Dataset | None = None,
     ledger: Ledger | None = None,
     stop: Callable[[], bool] = lambda: False,
+    allow_large_delta: bool = False,
 ) -> tuple[Outcome, runs.RunFolder]:
     """Train into a run folder, or go on with an unfinished one.
 
@@ -110,6 +140,7 @@ def run(
         dataset: The data; loaded as the settings say unless given.
         ledger: What counts the run.
         stop: Asked after every step of a network's training; True ends it at a checkpoint.
+        allow_large_delta: Whether a δ of 1 / records or more is taken, which protects no one.
 
     Returns:
         What came out, and the folder that holds it.
@@ -126,6 +157,8 @@ def run(
     if dataset is None:
         dataset = data.load(settings.data, **settings.data_options)
     check_augmentation(settings.augment, dataset.input_shape)
+    if not allow_large_delta:
+        claims.refuse_large_delta(settings.delta, len(dataset.train.labels))
     with distributed.group(settings.device):
         folder = _folder(asked, out, resume)
         with folder.held():
@@ -187,43 +220,48 @@ def _train(
 ) -> Outcome:
     method = lookup(settings.method)
     key = settings.key(method.revision)
-    counted = False
+    entry: str | None = None
     try:
         seed = distributed.agree(_seed(settings, folder, key))
-        prepared = method.prepare(settings, dataset, seed)
-        if prepared.coverage.covers != NOTHING and distributed.is_first():
-            for note in large_delta(settings.delta, len(dataset.train.labels)):
-                progress.warn(note)
+        prepared = _prepared(settings, dataset, seed)
         if ledger is not None and distributed.is_first():
             folder.count_in(ledger.path)
 
         def pay() -> None:
-            nonlocal counted
+            nonlocal entry
             if ledger is not None and distributed.is_first():
-                counted = reserve(ledger, settings, prepared, folder)
+                entry = reserve(ledger, settings, prepared, folder)
 
         start = Run(folder, key, show_progress, pay, stop)
-        outcome = Outcome.of(prepared, prepared.start(start))
+        outcome = Outcome.of(prepared, prepared.start(start), dataset)
     except BaseException:
         # Stopped before anything was spent: nothing is left behind.
-        if not (resume or folder.checkpoint.exists() or counted) and distributed.is_first():
+        if not (resume or folder.checkpoint.exists() or entry) and distributed.is_first():
             folder.discard()
         raise
     if distributed.is_first():
-        folder.save_model(outcome.model, bundle.describe(settings, prepared, dataset))
+        folder.save_model(
+            outcome.model,
+            bundle.describe(settings, prepared, dataset),
+            bundle.preprocessing_of(prepared, dataset),
+        )
         folder.save_outcome(summary(settings, outcome, folder), dataset.checksums)
-        folder.save_statement(outcome.statement)
+        folder.save_statement(outcome.statement, entry)
         folder.forget_seed()
+        told = seal.card_of(seal.verify(folder.path), folder.path.name, metrics=True)
+        files.write_atomically(folder.path / PAGE, told.page().encode())
     return outcome
 
 
-def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs.RunFolder) -> bool:
-    """Count a run before its first step; a resumed one is found in the ledger by its id.
+def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs.RunFolder) -> str:
+    """Count a run before its first step, and return its entry's id.
+
+    A resumed one is found in the ledger by the id of the run.
 
     The entry says what the statement says: the event, what is covered, and the marks of the
     assumptions that the run breaks.
     """
-    ledger.reserve(
+    return ledger.reserve(
         identity(settings.data),
         settings.method,
         prepared.event,
@@ -231,8 +269,8 @@ def reserve(ledger: Ledger, settings: Settings, prepared: Prepared, folder: runs
         prepared.coverage.covers,
         run_id=folder.configuration().get("id"),
         broken=prepared.coverage.broken(),
+        unit=prepared.coverage.unit,
     )
-    return True
 
 
 def _seed(settings: Settings, folder: runs.RunFolder, key: str) -> int:
@@ -249,6 +287,9 @@ def summary(settings: Settings, outcome: Outcome, folder: runs.RunFolder) -> dic
         "accuracy": outcome.accuracy,
         "validation_accuracy": outcome.validation_accuracy,
         "worst_recall": outcome.worst_recall,
+        "recalls": list(outcome.recalls),
+        "accuracy_interval": list(evaluation.interval(outcome.accuracy, outcome.tested)),
+        "test_records": outcome.tested,
         "method": settings.method,
         "data": settings.data,
         "model": outcome.model_name,

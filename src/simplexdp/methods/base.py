@@ -124,13 +124,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training reached; accuracies are shares."""
+    """What a training reached; accuracies are shares, and so are the test classes' recalls."""
 
     model: nn.Module
     accuracy: float
     validation_accuracy: float | None
     seconds: float
-    worst_recall: float | None = None  # of the test set's classes
+    recalls: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Prepared:
     releases: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        claims.check(self.event, self.coverage)
+        claims.check(self.event, self.coverage.covers)
         claims.check_releases(self.event, self.releases)
 
     def statement(self) -> Statement:
@@ -228,7 +228,9 @@ class Method(ABC):
             checkpoints of another revision are not merged with its own.
         Options: Its own settings, a frozen dataclass.
         audited: What attacks need to know.
+        probabilities: Whether the softmax of its models may be read as probabilities.
         several_processes: Whether torchrun can train it.
+        persons: Whether its unit can be a person with several records.
 
     Example:
         >>> from simplexdp import methods
@@ -249,7 +251,9 @@ class Method(ABC):
     revision: ClassVar[int] = 1
     Options: ClassVar[type[Options]] = Options
     audited: ClassVar[Audited] = Audited()
+    probabilities: ClassVar[bool] = True
     several_processes: ClassVar[bool] = False
+    persons: ClassVar[bool] = False
 
     def takes(self, settings: Settings) -> frozenset[str]:
         """Return which of the `OPTIONAL` settings it uses."""

@@ -11,10 +11,19 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from simplexdp import data, features, linear, noise, progress
 from simplexdp.accounting import events
 from simplexdp.bundle import Description
-from simplexdp.claims import BESIDE_THE_WEIGHTS, WEIGHTS, Coverage, large_delta
+from simplexdp.claims import (
+    BESIDE_THE_WEIGHTS,
+    PERSON,
+    RECORD,
+    WEIGHTS,
+    Coverage,
+    large_delta,
+)
 from simplexdp.evaluation import refuse_not_finite
 from simplexdp.methods import _on_features
 from simplexdp.methods.base import Audited, Options, Prepared, Run, Trained, option
@@ -22,9 +31,10 @@ from simplexdp.settings import Settings
 
 RULE_NOTE = (
     "Steps, clip, rate and the shares of the budget follow a rule from n, μ and the shape of the "
-    "features, whose constants were set by accuracy on held-out training records of FashionMNIST "
-    "and MNIST, with a part for DermaMNIST's validation set and for accuracies on digits; three "
-    "were set or added after test accuracies had been seen (docs/certified.md)."
+    "features, whose constants, and those of the patch features, were set by accuracy on held-out "
+    "training records of FashionMNIST, MNIST and CIFAR10, with a part for DermaMNIST's validation "
+    "set and for accuracies on digits; three were set or added after test accuracies had been seen "
+    "(docs/certified-proofs.md)."
 )
 
 
@@ -45,6 +55,8 @@ class Certified(_on_features.OnFeatures):
     name = "certified"
     title = "certified linear"
     bound = "Gaussian, exact"
+    revision = 2
+    persons = True
     Options = CertifiedOptions
     audited = Audited(
         removes=True,
@@ -66,17 +78,21 @@ class Certified(_on_features.OnFeatures):
         given = {k: v for k, v in asdict(self.options(settings)).items() if v is not None}
         given.pop("features")
         refuse_not_finite(dataset)
-        feature_map = self.feature_map(settings, dataset.input_shape)
+        feature_map = self.feature_map(settings, dataset.input_shape, dataset.features_from)
         model = _on_features.FeatureLinear(feature_map, dataset.classes, dataset.pixels)
         shape = (feature_map.channels, feature_map.positions)
         labels = dataset.train.labels
+        persons = dataset.train.groups
+        if persons is not None:
+            persons = np.unique(persons, return_inverse=True)[1]
         rule, cost = linear.planned(
-            len(labels),
+            dataset.train.persons,
             settings.epsilon,
             settings.delta,
             shape,
             steps=settings.steps,
             lr=settings.lr,
+            largest=feature_map.largest,
             **given,
         )
         steps = rule.schedule.steps
@@ -84,7 +100,7 @@ class Certified(_on_features.OnFeatures):
         def start(run: Run) -> Trained:
             # The thousand small trainings of an audit leave nothing behind.
             rows = _on_features.compute(dataset, feature_map, run.folder is not None, run.without)
-            linear.check(rows.train, labels, dataset.classes, shape, rule)
+            linear.check(rows.train, labels, dataset.classes, shape, rule, persons)
             run.pay()
             bits = _on_features.noise_bits(settings.seed)
             with progress.steps(steps, 0, run.show_progress) as bar:
@@ -98,6 +114,7 @@ class Certified(_on_features.OnFeatures):
                     bits,
                     lambda step: bar.advance((), None, None),
                     run.on_release,
+                    persons,
                 )
             model.set(fitted.weights, fitted.bias)
 
@@ -111,14 +128,19 @@ class Certified(_on_features.OnFeatures):
         return Prepared(
             event=cost.event(),
             coverage=coverage(
-                feature_map, rule, cost, settings.seed is not None, dataset.computed_from_data
+                feature_map,
+                rule,
+                cost,
+                settings.seed is not None,
+                dataset.computed_from_data,
+                dataset,
             ),
             model=model,
             model_name=f"{feature_map.name}+linear",
             steps=steps,
             resolved=linear.chosen(rule, cost),
             start=start,
-            notes=(RULE_NOTE, *dataset.provenance, *large_delta(cost.delta, len(labels))),
+            notes=(RULE_NOTE, *dataset.provenance, *large_delta(cost.delta, dataset.train.persons)),
             releases=cost.by_name(),
         )
 
@@ -145,8 +167,10 @@ def coverage(
     cost: linear.Spending,
     seed_known: bool,
     computed_from_data: tuple[str, ...] = (),
+    dataset: data.Dataset | None = None,
 ) -> Coverage:
     """Return what the bound of a fit covers: the weights."""
+    per_person = dataset is not None and dataset.train.groups is not None
     return Coverage(
         method="certified (linear on fixed features, full-batch noisy gradient descent)",
         covers=WEIGHTS,
@@ -159,8 +183,14 @@ def coverage(
             "the released weights and bias, and what is computed from them and no training input",
             "the private mean and second moments of the features, and every iterate",
         ),
-        not_covered=(_on_features.REPLACED, _on_features.CACHED, *BESIDE_THE_WEIGHTS),
-        assumptions=_on_features.assumptions(feature_map, seed_known, computed_from_data),
+        not_covered=(
+            _on_features.REPLACED,
+            _on_features.CACHED,
+            *([_on_features.ONE_OF_SEVERAL] if per_person else []),
+            *_on_features.encoder_notes(feature_map, dataset),
+            *BESIDE_THE_WEIGHTS,
+        ),
+        assumptions=_on_features.assumptions(feature_map, seed_known, computed_from_data, dataset),
         mechanism={
             "name": "Gaussian",
             "noise": noise.SAMPLER,
@@ -170,9 +200,10 @@ def coverage(
             "mu_steps": cost.mu_steps,
             "noise_multiplier": cost.noise_multiplier,
             "clip": rule.schedule.clip,
-            "features": feature_map.name,
+            **_on_features.described(feature_map, dataset),
         },
-        proviso=_on_features.proviso(feature_map),
+        proviso=_on_features.proviso(feature_map, dataset),
+        unit=PERSON if per_person else RECORD,
     )
 
 

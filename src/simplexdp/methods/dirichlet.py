@@ -55,6 +55,7 @@ class Dirichlet(_network.NetworkMethod):
     title = "Dirichlet (Algorithm 1)"
     bound = "Theorem 1; exact Rényi; PLD; visible participation"
     covers_draws = "only under assumptions that Algorithm 1 breaks"
+    probabilities = False
     covers_weights = "no"
     Options = DirichletOptions
     # The perfect separation of its worlds is limited by the number of trainings alone.

@@ -1,22 +1,30 @@
-"""Small residual networks made for processors: few channels, a strided stem, two poolings.
+"""Small residual networks made for processors: a strided stem, few channels, two poolings.
 
-Groups of group normalisation have eight channels each, and the networks train well with Muon.
+They train well with Muon, in few epochs: convolutions begin as the identity where they can (Jordan,
+2024), logits begin small, and groups of group normalisation have sixteen channels.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
-from simplexdp.models.layers import Residual, conv_norm_relu, image_shape
+from simplexdp.models.layers import Residual, image_shape, norm_layer
 
 Widths = tuple[int, int, int]
-SMALL: Widths = (24, 48, 96)
+SMALL: Widths = (32, 64, 128)
 WIDE: Widths = (48, 96, 192)
+GROUP = 16  # channels
+LOGITS = 1 / 9  # so that no class is all but given up before training begins
 
 
 def _layer(inputs: int, outputs: int, norm: str, kernel: int = 3, stride: int = 1) -> nn.Module:
-    return conv_norm_relu(inputs, outputs, kernel, norm, stride, groups=outputs // 8)
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, 1, bias=norm == "none")
+    if kernel == 3:
+        nn.init.dirac_(conv.weight[:inputs])
+    return nn.Sequential(conv, norm_layer(norm, outputs, outputs // GROUP), nn.ReLU())
 
 
 class TwoPools(nn.Module):
@@ -25,6 +33,18 @@ class TwoPools(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return both poolings of every channel."""
         return torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
+
+
+class Scale(nn.Module):
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the product."""
+        return x * self.factor
 
 
 class Mirrored(nn.Module):
@@ -46,22 +66,17 @@ class Mirrored(nn.Module):
 def fast(
     input_shape: tuple[int, ...], classes: int, norm: str = "group", widths: Widths = SMALL
 ) -> nn.Module:
-    """Return a 5×5 stem and two 3×3 convolutions, all of stride 2, each with a residual one.
+    """Return a 4×4 stem of stride 2 and three stages of a 3×3 convolution and a residual one.
 
-    The small form has none after the last, where they have the most parameters.
+    A stage begins at half the resolution of the one before; the stem is the first one's.
     """
     channels, _, _ = image_shape("fast", input_shape, 8)
-    first, second, third = widths
-    return nn.Sequential(
-        _layer(channels, first, norm, 5, 2),
-        Residual(_layer(first, first, norm)),
-        _layer(first, second, norm, stride=2),
-        Residual(_layer(second, second, norm)),
-        _layer(second, third, norm, stride=2),
-        *([] if widths == SMALL else [Residual(_layer(third, third, norm))]),
-        TwoPools(),
-        nn.Linear(2 * third, classes),
-    )
+    layers = [_layer(channels, widths[0], norm, 4, 2), Residual(_layer(widths[0], widths[0], norm))]
+    for before, width in pairwise(widths):
+        layers += [nn.MaxPool2d(2), _layer(before, width, norm)]
+        layers += [Residual(_layer(width, width, norm))]
+    head = nn.Linear(2 * widths[-1], classes, bias=False)
+    return nn.Sequential(*layers, TwoPools(), head, Scale(LOGITS))
 
 
 def fast_mirrored(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:

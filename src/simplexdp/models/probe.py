@@ -103,11 +103,8 @@ def _size(parameter: torch.Tensor) -> float:
 def _state(model: nn.Module) -> dict[str, Any]:
     """Return a copy of what is saved, and of the buffers that are not."""
     state = {**dict(model.named_buffers()), **model.state_dict()}
-    return copy.deepcopy({name: _detached(value) for name, value in state.items()})
-
-
-def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) else value
+    detached = {k: getattr(v, "detach", lambda v=v: v)() for k, v in state.items()}
+    return copy.deepcopy(detached)
 
 
 def _equal(first: Any, second: Any) -> bool:

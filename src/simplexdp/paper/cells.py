@@ -20,6 +20,7 @@ class Cell:
     row: str
     column: str
     published: Published | None = None
+    records: int | None = None  # of the training set it is defined on; None: any
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Experiment:
     title: str
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
-    # The size of training set that the experiment is defined on; None: any.
-    records: int | None = None
+    records: int | None = None  # as of a cell, for all of them
     study: bool = False  # it varies more than method and budget: not for an accuracy table
     head: str = "the paper"  # of the column with what the paper prints
 

@@ -9,6 +9,7 @@ from typing import Any
 from simplexdp.paper import identity, recipes
 from simplexdp.paper.cells import Cell, Experiment
 from simplexdp.paper.labels import DATA_TITLES, epsilon_label
+from simplexdp.paper.studies import SVHN_PART_RECORDS
 from simplexdp.settings import Settings
 
 PREFIX = "fast-"
@@ -28,16 +29,17 @@ class Fast:
     augment: tuple[str, ...]
     epsilons: tuple[float, ...]
     published: str  # the network of the paper's row
+    records: int | None = None  # where it is made for a part of the data set
 
 
 RECIPES = {
     PREFIX + fast.data: fast
     for fast in (
-        Fast("fashion-mnist", "fast-mirrored", 250, 8, BOTH[1:], (0.5, 1, 2, 4), "inception"),
-        Fast("dermamnist", "fast-mirrored", 70, 30, BOTH, (1, 4, 7.42), "resnet9"),
-        Fast("svhn", "fast", 80, 30, BOTH[:1], (1, 4), "resnet18"),
+        Fast("fashion-mnist", "fast-mirrored", 250, 6, BOTH[1:], (0.5, 1, 2, 4), "inception"),
+        Fast("dermamnist", "fast-mirrored", 70, 60, BOTH, (1, 4, 7.42), "resnet9"),
+        Fast("svhn", "fast", 80, 60, BOTH[:1], (1, 4), "resnet18", SVHN_PART_RECORDS),
         Fast("mnist", "fast", 250, 6, BOTH[:1], (0.5, 1, 2, 4), "inception"),
-        Fast("cifar10", "fast-wide", 500, 5, BOTH, (1, 2, 3, 4, 6, 8), "resnet18"),
+        Fast("cifar10", "fast-wide", 500, 10, BOTH, (1, 2, 3, 4, 6, 8), "resnet18"),
     )
 }
 
@@ -76,4 +78,5 @@ def _cell(name: str, epsilon: float) -> Cell:
     run = settings(name, epsilon=float(epsilon), method="plain" if none else "dirichlet")
     wanted = (base.data, "dirichlet", base.published, None if none else epsilon)
     published = recipes.published_accuracy(*wanted)
-    return Cell(identity.canonical(run), DATA_TITLES[base.data], epsilon_label(epsilon), published)
+    title = DATA_TITLES[base.data] + (f", {base.records:,} records" if base.records else "")
+    return Cell(identity.canonical(run), title, epsilon_label(epsilon), published, base.records)

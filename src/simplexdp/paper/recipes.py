@@ -15,24 +15,12 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from simplexdp.settings import Settings
-
-OF_SETTINGS = (
-    "data",
-    "method",
-    "model",
-    "norm",
-    "delta",
-    "batch_size",
-    "optimizer",
-    "lr",
-    "augment",
-)
 
 
 @dataclass(frozen=True)
@@ -90,10 +78,10 @@ def recipe(name: str) -> Recipe:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         meant = f" (closest: {close[0]})" if close else ""
         raise ValueError(f"no recipe {name!r}{meant}: use one of {', '.join(known)}")
-    fields = dict(known[name])
+    values = dict(known[name])
     for key in ("augment", "epsilons", "unchecked"):
-        fields[key] = tuple(fields[key])
-    return Recipe(name=name, **fields)
+        values[key] = tuple(values[key])
+    return Recipe(name=name, **values)
 
 
 def settings(name: str, **given: Any) -> Settings:
@@ -107,7 +95,9 @@ def settings(name: str, **given: Any) -> Settings:
     if name in fast.RECIPES:
         return fast.settings(name, **given)
     base = recipe(name)
-    values: dict[str, Any] = {name: getattr(base, name) for name in OF_SETTINGS}
+    shared = {f.name for f in fields(Settings)} & {f.name for f in fields(Recipe)}
+    by_rule = {"alpha", "steps", "epochs", "options"}
+    values: dict[str, Any] = {name: getattr(base, name) for name in shared - by_rule}
     values["epsilon"] = base.epsilons[0] if len(base.epsilons) == 1 else 1.0
     if base.alpha is not None:
         values["alpha"] = base.alpha

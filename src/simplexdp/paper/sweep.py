@@ -98,7 +98,7 @@ def work_of(
             settings = dataclasses.replace(cell.settings, seed=seed, **(over or {}))
             label = f"{cell.row}, {cell.column}, seed {seed}"
             key = identity.key(settings)
-            work = Work(key, experiment.name, label, settings, experiment.records)
+            work = Work(key, experiment.name, label, settings, cell.records or experiment.records)
             found.setdefault(key, work)
     return list(found.values())
 

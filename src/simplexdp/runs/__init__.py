@@ -6,26 +6,20 @@ from simplexdp.runs.folder import (
     CHECKPOINT,
     CHECKSUMS,
     CONFIGURATION,
-    DESCRIPTION,
     EARLIER_MACHINES,
-    HANDED_OUT,
     METRICS,
-    MODEL,
-    STATEMENT,
     RunFolder,
     fresh_path,
 )
 from simplexdp.runs.machine import machine
+from simplexdp.seal import STATEMENT
 
 __all__ = [
     "CHECKPOINT",
     "CHECKSUMS",
     "CONFIGURATION",
-    "DESCRIPTION",
     "EARLIER_MACHINES",
-    "HANDED_OUT",
     "METRICS",
-    "MODEL",
     "STATEMENT",
     "RunFolder",
     "fresh_path",

@@ -15,18 +15,14 @@ from typing import Any
 from safetensors.torch import save
 from torch import nn
 
-from simplexdp import __version__, distributed, files
+from simplexdp import __version__, distributed, files, seal
 from simplexdp.runs.machine import machine
+from simplexdp.seal import DESCRIPTION, MODEL, STATEMENT, STATEMENT_TEXT
 from simplexdp.settings import Settings
 from simplexdp.statement import Statement
 
-CONFIGURATION = "run.json"
+CONFIGURATION = seal.RUN
 METRICS = "metrics.jsonl"
-MODEL = "model.safetensors"
-DESCRIPTION = "model.json"
-STATEMENT = "statement.json"
-# What a model is used with. The other files hold paths, seeds and accuracies on private records.
-HANDED_OUT = (DESCRIPTION, MODEL, STATEMENT)
 CHECKPOINT = "checkpoint.safetensors"
 EARLIER_MACHINES = "earlier_machines"  # of a run that was begun elsewhere or otherwise
 CHECKSUMS = "data_checksums"  # of files that are not known ones
@@ -205,16 +201,39 @@ class RunFolder:
         kept = [json.dumps(record) + "\n" for record in self.metrics() if record["step"] <= step]
         files.write_atomically(self.path / METRICS, "".join(kept).encode())
 
-    def save_model(self, model: nn.Module, description: Mapping[str, Any]) -> None:
+    def save_model(
+        self,
+        model: nn.Module,
+        description: Mapping[str, Any],
+        preprocessing: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the weights, and what it takes to build the model and give it inputs."""
         files.write_json(self.path / DESCRIPTION, description)
+        if preprocessing is not None:
+            files.write_json(self.path / seal.PREPROCESSING, preprocessing)
         state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
         files.write_atomically(self.path / MODEL, save(state))
 
-    def save_statement(self, statement: Statement) -> None:
-        """Write the statement, for people and for programs."""
-        files.write_atomically(self.path / "statement.md", statement.to_markdown().encode())
-        files.write_json(self.path / STATEMENT, statement.to_json())
+    def save_statement(self, statement: Statement, ledger_entry: str | None = None) -> None:
+        """Write the statement, for people and for programs, and seal it to the weights.
+
+        Its last file comes last: with it the run is finished, and the manifest is there.
+        """
+        configuration = self.configuration()
+        to_come = {
+            STATEMENT_TEXT: statement.to_markdown().encode(),
+            STATEMENT: files.as_json(statement.to_json()),
+        }
+        seal.write(
+            self.path,
+            method=configuration["settings"]["method"],
+            revision=configuration.get("revision"),
+            ledger_entry=ledger_entry,
+            version=configuration["version"],
+            to_come=to_come,
+        )
+        for name, content in to_come.items():
+            files.write_atomically(self.path / name, content)
 
     def save_outcome(self, outcome: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
         """Write what came out, and of which files where they are not known ones."""

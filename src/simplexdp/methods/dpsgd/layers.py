@@ -307,7 +307,7 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         tap: Tap = ctx.tap
-        x, *kept = ctx.saved_tensors
+        x, *kept = (saved.detach() for saved in ctx.saved_tensors)
         at_input = None
         with torch.autocast(g.device.type, enabled=False):
             # Mixed precision makes gradients shorter, and norms and sums of such are not bounded

@@ -29,7 +29,7 @@ from simplexdp.methods.base import OnRelease
 from simplexdp.methods.dpsgd.layers import KEEP_RECORDS_FIRST, ByRecord, Explicit, book_of
 from simplexdp.noise import unheard
 
-PAIRS = 2**13  # of normals at once, which stay in the cache
+PAIRS = 2**14  # of normals at once, which stay in the cache
 FINER = 2.0**16  # of 2^32 levels; the lowest are drawn with further bits
 SUMS = "noisy sums"
 
@@ -102,7 +102,8 @@ def gradients(
 
 def _add_clipped(totals: list[Tensor], found: list[ByRecord], clip: float) -> None:
     """Add every record's gradient, scaled down to the clip over all parameters together."""
-    with torch.autocast(totals[0].device.type, enabled=False):  # it would shorten the sums
+    # Autocast would shorten the sums.
+    with torch.no_grad(), torch.autocast(totals[0].device.type, enabled=False):
         norms = torch.stack([one.squares() for one in found]).sum(dim=0).sqrt()
         factors = (clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
@@ -209,13 +210,18 @@ def normals(rng: np.random.Generator, count: int) -> npt.NDArray[np.float32]:
         pairs = out[first : first + 2 * PAIRS]
         half = len(pairs) // 2
         words = np.asarray(rng.bit_generator.random_raw(half)).view(np.uint32)
-        angle = words[0::2].view(np.int32) * np.float32(math.pi / 2**31)
+        angle = words[0::2].view(np.int32).astype(np.float32)
+        angle *= np.float32(math.pi / 2**31)
         level = words[1::2] + 0.5
         tail = np.flatnonzero(level < FINER)
         if len(tail):
             level[tail] += 0.5 - rng.random(len(tail))
-        # log 2^32 − log(level) > 0, for a level that is uniform between 0 and 2^32.
-        radius = np.sqrt(2.0 * (math.log(2.0**32) - np.log(level))).astype(np.float32)
+        # Of a level that is uniform between 0 and 2^32, the radius is √(2 log(2^32 / level)).
+        np.log(level, out=level)
+        np.subtract(math.log(2.0**32), level, out=level)
+        radius = level.astype(np.float32)
+        radius *= np.float32(2.0)
+        np.sqrt(radius, out=radius)
         np.multiply(np.cos(angle), radius, out=pairs[:half])
         np.multiply(np.sin(angle), radius, out=pairs[half:])
     return out[:count]

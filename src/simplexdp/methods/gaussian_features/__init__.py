@@ -81,7 +81,9 @@ class GaussianFeatures(_on_features.OnFeatures):
     name = "gaussian-features"
     title = "Gaussian features"
     bound = "Gaussian"
+    revision = 2  # scattering features in another order of sums
     covers_draws = covers_weights = "yes, with fixed features"
+    probabilities = False
     Options = GaussianOptions
     audited = Audited(
         removes=True,
@@ -136,7 +138,7 @@ class GaussianFeatures(_on_features.OnFeatures):
         # The last digits: what the rounded sigma costs stays within the budget.
         mu = calibrate_mu(settings.epsilon, settings.delta) * (1.0 - 1e-12)
         sigma = SENSITIVITY[options.relation] / mu
-        feature_map = self.feature_map(settings, dataset.input_shape)
+        feature_map = self.feature_map(settings, dataset.input_shape, dataset.features_from)
         basis = projection(feature_map.width, options.dimensions)
         model = ProjectedLinear(feature_map, basis, dataset.classes, dataset.pixels)
         labels = dataset.train.labels
@@ -153,10 +155,11 @@ class GaussianFeatures(_on_features.OnFeatures):
             not_covered=(
                 _on_features.CACHED,
                 *([_on_features.REPLACED] if options.relation == "zero-out" else []),
+                *_on_features.encoder_notes(feature_map, dataset),
                 *BESIDE_THE_WEIGHTS,
             ),
             assumptions=_on_features.assumptions(
-                feature_map, settings.seed is not None, dataset.computed_from_data
+                feature_map, settings.seed is not None, dataset.computed_from_data, dataset
             ),
             mechanism={
                 "name": "Gaussian",
@@ -164,9 +167,9 @@ class GaussianFeatures(_on_features.OnFeatures):
                 "noise_multiplier": sigma,
                 "mu": SENSITIVITY[options.relation] / sigma,
                 "clip": clip,
-                "features": feature_map.name,
+                **_on_features.described(feature_map, dataset),
             },
-            proviso=_on_features.proviso(feature_map),
+            proviso=_on_features.proviso(feature_map, dataset),
             draws_too=True,
         )
 

@@ -1,0 +1,232 @@
+"""DP-SGD in a loop of one's own: the gradients of single records, and one claim for all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from simplexdp import DPSGDPlan, Settings, data, methods
+from simplexdp.ledger import Ledger
+from simplexdp.methods.dpsgd.plan import clipped_sums
+from simplexdp.stepping import BudgetExhausted
+
+
+def plan(**given: Any) -> DPSGDPlan:
+    usual: dict[str, Any] = {"records": 300, "batch_size": 30, "steps": 4}
+    return DPSGDPlan(4.0, 1e-5, **{**usual, **given})
+
+
+def cross_entropy(model: nn.Module, batch: Any) -> torch.Tensor:
+    return functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)
+    )
+
+
+def pairs(size: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(size, 1, 4, 4, generator=generator)
+    return x, torch.randint(0, 3, (size,), generator=generator)
+
+
+@pytest.mark.parametrize("microbatch", [3, 64])
+def test_the_sum_is_that_of_one_backward_pass_a_record(microbatch: int) -> None:
+    model, (x, y), clip = network(), pairs(10), 0.7
+    found = clipped_sums(model, (x, y), 10, cross_entropy, clip, microbatch)
+    expected = [torch.zeros_like(p) for p in model.parameters()]
+    clipped = 0
+    for k in range(10):
+        loss = functional.cross_entropy(model(x[k : k + 1]), y[k : k + 1])
+        gradient = torch.autograd.grad(loss, list(model.parameters()))
+        norm = torch.sqrt(sum((g**2).sum() for g in gradient))
+        clipped += bool(norm > clip)
+        for total, g in zip(expected, gradient, strict=True):
+            total += g * min(1.0, clip / float(norm))
+    assert clipped > 0
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_one_record_moves_the_sum_by_at_most_the_clip() -> None:
+    model, (x, y) = network(), pairs(6)
+    x[3] *= 1e6
+    with_it = clipped_sums(model, (x, y), 6, cross_entropy, 0.1, 4)
+    keep = [0, 1, 2, 4, 5]
+    without = clipped_sums(model, (x[keep], y[keep]), 5, cross_entropy, 0.1, 4)
+    moved = torch.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(with_it, without, strict=True)))
+    assert float(moved) <= 0.1 * (1 + 1e-4)
+    x[3] = np.nan  # cannot be clipped, and so contributes nothing
+    assert all(
+        torch.allclose(a, b, atol=1e-6)
+        for a, b in zip(clipped_sums(model, (x, y), 6, cross_entropy, 0.1, 4), without, strict=True)
+    )
+
+
+def test_the_noise_is_that_of_the_claim_also_in_an_empty_step() -> None:
+    chosen = plan(clip=2.0, steps=3, records=10_000, batch_size=1)
+    model = nn.Linear(4000, 5, bias=False)
+    inputs = (torch.zeros(10_000, 1), torch.zeros(10_000, dtype=torch.long))
+    seen = []
+    for _ in chosen.batches(inputs):
+        empty = (torch.zeros(0, 4000), torch.zeros(0, dtype=torch.long))
+        chosen.gradient(model, empty, cross_entropy)
+        assert model.weight.grad is not None
+        seen.append(model.weight.grad.clone())
+    deviation = chosen.noise_multiplier * 2.0 / 1
+    for gradient in seen:  # 20,000 draws: the deviation is known to half a percent
+        assert float(gradient.std()) == pytest.approx(deviation, rel=0.03)
+    assert not torch.allclose(seen[0], seen[1])
+
+
+def test_it_costs_what_the_method_costs() -> None:
+    digits = data.load("digits")
+    settings = Settings(method="dpsgd", epsilon=4.0, batch_size=100, steps=7)
+    prepared = methods.prepare(settings, digits)
+    own = plan(records=len(digits.train), batch_size=100, steps=7)
+    assert own.event() == prepared.event
+    said = own.statement()
+    assert said.covers_weights
+    assert said.epsilon == prepared.statement().epsilon
+    assert said.epsilon <= 4.0
+
+
+@pytest.mark.parametrize("form", ["dictionary", "nested", "set"])
+def test_records_of_any_form_with_a_declared_label(form: str) -> None:
+    x, y = pairs(300)
+    meta = torch.rand(300, 2)
+    records: Any = {
+        "dictionary": {"image": x, "extra": {"age": meta}, "y": y},
+        "nested": (x, meta, y),
+        "set": [{"image": x[k], "extra": {"age": meta[k]}, "y": int(y[k])} for k in range(300)],
+    }[form]
+    if form == "set":
+        records = type("Records", (), {"__len__": lambda _: 300,
+                                       "__getitem__": lambda _, k, r=records: r[k]})()  # fmt: skip
+    place: Any = 2 if form == "nested" else "y"
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        image, label = (batch[0], batch[2]) if form == "nested" else (batch["image"], batch["y"])
+        return functional.cross_entropy(model(image), label)
+
+    chosen, model = plan(seed=3), network()
+    sizes = []
+    for batch, labels in chosen.batches(records, label=place):
+        sizes.append(len(labels))
+        chosen.gradient(model, batch, loss)
+        assert all(p.grad is not None for p in model.parameters())
+    assert chosen.steps_done == 4
+    again = plan(seed=3)
+    assert sizes == [len(labels) for _, labels in again.batches((x, y))]
+
+
+def test_a_loss_may_be_that_of_a_method_around_the_module() -> None:
+    """As in Lightning: the loss does not use the module that it is given, but its own."""
+
+    class Lit:
+        def __init__(self) -> None:
+            self.net = network()
+
+        def training_step(self, batch: Any) -> torch.Tensor:
+            return functional.cross_entropy(self.net(batch[0]), batch[1])
+
+    lit, batch = Lit(), pairs(8)
+    found = clipped_sums(lit.net, batch, 8, lambda _, b: lit.training_step(b), 1.0, 8)
+    expected = clipped_sums(lit.net, batch, 8, cross_entropy, 1.0, 8)
+    assert all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
+    with pytest.raises(ValueError, match="no parameter moves the loss"):
+        clipped_sums(network(), batch, 8, lambda _, b: lit.training_step(b), 1.0, 8)
+
+
+def test_a_module_that_keeps_statistics_is_refused() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 3)
+            self.register_buffer("last", torch.zeros(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = x.detach()[0]
+            return self.linear(x)
+
+    rows = (torch.randn(8, 4), torch.zeros(8, dtype=torch.long))
+    with pytest.raises(ValueError, match="keeps statistics"):
+        clipped_sums(Counts(), rows, 8, cross_entropy, 1.0, 8)
+    batch_norm = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    with pytest.raises(ValueError, match="has no gradients by record"):  # changed in place
+        clipped_sums(batch_norm, rows, 8, cross_entropy, 1.0, 8)
+
+
+def test_a_gradient_is_taken_once_a_batch() -> None:
+    chosen, model = plan(), network()
+    with pytest.raises(BudgetExhausted, match="not the plan's current one"):
+        chosen.gradient(model, pairs(1), cross_entropy)
+    batches = chosen.batches(pairs(300))
+    batch = next(batches)
+    chosen.gradient(model, batch, cross_entropy)
+    with pytest.raises(BudgetExhausted, match="was taken before"):
+        chosen.gradient(model, batch, cross_entropy)
+    next(batches)
+    with pytest.raises(BudgetExhausted, match="not the plan's current one"):
+        chosen.gradient(model, pairs(300), cross_entropy)
+
+
+def test_a_plan_goes_on_and_is_charged_once(tmp_path: Any) -> None:
+    records = pairs(300)
+    straight, resumed = plan(seed=1), plan(seed=1)
+    model = network()
+    for batch in straight.batches(records):
+        straight.gradient(model, batch, cross_entropy)
+    last = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    resumed.resume_at(3)
+    empty = (records[0][:0], records[1][:0])
+    with pytest.raises(BudgetExhausted, match="not the plan's current one"):
+        resumed.gradient(model, empty, cross_entropy)  # it would repeat the noise of step 3
+    (batch,) = resumed.batches(records)
+    resumed.gradient(model, batch, cross_entropy)
+    assert all(torch.equal(a, p.grad) for a, p in zip(last, model.parameters(), strict=True))  # type: ignore[arg-type]
+    with pytest.raises(BudgetExhausted, match="all 4 steps"):
+        next(resumed.batches(records))
+    assert any(a.holds is False for a in straight.statement().assumptions)  # the seed is known
+    book = Ledger(tmp_path / "ledger.jsonl")
+    book.reserve("mine", "dpsgd", straight.event(), "run", "weights")
+    assert book.spent("mine", 1e-5).together == pytest.approx(straight.epsilon, rel=1e-6)
+
+
+def test_a_plan_is_not_copied_or_changed() -> None:
+    chosen = plan()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="same noise"):
+            copied(chosen)
+    with pytest.raises(AttributeError, match="was calibrated with the rest"):
+        chosen.noise_multiplier = 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_size": 300}, "the batch size is 300; give 1 to 299"),
+        ({"steps": None}, "give steps of 1 or more, or epochs"),
+        ({"epochs": 2}, "both steps and epochs"),
+        ({"steps": None, "epochs": -1}, "epochs is -1; it must be positive"),
+        ({"clip": 0.0}, "clip is 0.0"),
+        ({"microbatch": 0}, "microbatch is 0"),
+    ],
+)
+def test_wrong_plans(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(**given)
+
+
+def test_epochs_are_passes_over_the_data() -> None:
+    assert plan(steps=None, epochs=2).steps == 20
