@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from simplexdp import data, files, methods, noise, runs
+from simplexdp import __version__, data, files, methods, noise, runs
 from simplexdp.accounting import events
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.audit import attacks, bounds, claims, crafting, schedules, tradeoff, transcript
@@ -145,8 +145,7 @@ def main() -> None:
     """Measure, write, renew."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
-    cpu: Callable[[], float] = time.process_time
-    began = cpu()
+    began = time.monotonic()
     small = crafting.subset(data.load("digits"), schedules.SMALL_RECORDS, np.random.default_rng(1))
     rows = measured(small)
     files.write_json(
@@ -162,8 +161,8 @@ def main() -> None:
             "trials_a_side": TRIALS,
             "canaries": CANARIES,
             "rows": rows,
-            "cpu_seconds": round(cpu() - began, 1),
-            "version": runs.version(),
+            "seconds": round(time.monotonic() - began),
+            "version": __version__,
             "revisions": {name: methods.lookup(name).revision for name in PAIRS},
             "machine": runs.machine(),
         },

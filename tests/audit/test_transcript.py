@@ -92,9 +92,11 @@ def test_a_clip_that_is_too_wide_is_caught(
 ) -> None:
     """The noise is as it should be; the record adds more than it may."""
     clipped = exact_sums.clipped_coefficients
-    monkeypatch.setattr(
-        exact_sums, "clipped_coefficients", lambda c, norms, clip: clipped(c, norms, 1.2 * clip)
-    )
+
+    def wider(coefficients: Any, norms: Any, clip: float, *rest: Any) -> Any:
+        return clipped(coefficients, norms, 1.2 * clip, *rest)
+
+    monkeypatch.setattr(exact_sums, "clipped_coefficients", wider)
     found = heard(images, "certified", 3)
     assert found["suspicious"] == []
     assert found["releases"]["steps"]["low"] > 1.1
