@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
+import simplexdp
 from simplexdp import data, files, models, runs, training
 from simplexdp.paper import identity, records
 from simplexdp.paper.report.refresh import refresh
@@ -123,7 +124,7 @@ def main() -> None:
             row["seed"],
         ),
     )
-    machine = {**runs.machine(), "version": runs.version()}
+    machine = {**runs.machine(), "version": simplexdp.__version__}
     files.write_json(OUT, {"machine": machine, "rows": rows})
     refresh([PAGE], RESULTS)
 

@@ -18,6 +18,7 @@ import torch
 from accounting import ALPHA, DELTA, plain_theorem1
 from torch.nn import functional
 
+import simplexdp
 from simplexdp import accounting, files, mechanism, runs, sampling
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "benchmarks" / "core.json"
@@ -123,7 +124,7 @@ def main() -> None:
     record = {
         "command": "python benchmarks/core.py",
         "machine": runs.machine(),
-        "version": runs.version(),
+        "version": simplexdp.__version__,
         "calibration_cifar10_epsilon_1": calibration(),
         "loss_forward_and_backward": {
             str(classes): losses(classes, batch)

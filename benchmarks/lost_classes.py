@@ -25,6 +25,7 @@ from classes import PAGE, RESULTS
 from torch import Tensor
 from torch.nn import functional
 
+import simplexdp
 from simplexdp import Plan, data, files, mechanism, models, runs
 from simplexdp.paper import recipes
 from simplexdp.plan import balanced_weights
@@ -186,7 +187,7 @@ def main() -> None:
             row["runs"].append(trained(dataset, row["loss"], row["lr"], seed))
             print(seed, row["loss"], row["lr"], row["runs"][-1]["recall"], flush=True)
     found = {
-        "machine": {**runs.machine(), "version": runs.version()},
+        "machine": {**runs.machine(), "version": simplexdp.__version__},
         "epsilon": EPSILON,
         "batch_size": BATCH,
         "steps": STEPS,

@@ -21,6 +21,7 @@ import torch
 from classes import PAGE, RESULTS, measured
 from safetensors.torch import load_file
 
+import simplexdp
 from simplexdp import Plan, data, files, models, runs
 from simplexdp.paper.report.measured_tables import rate_of
 from simplexdp.plan import balanced_weights
@@ -99,7 +100,7 @@ def main() -> None:
             row["seed"],
         ),
     )
-    machine = {**runs.machine(), "version": runs.version()}
+    machine = {**runs.machine(), "version": simplexdp.__version__}
     files.write_json(OUT, {"machine": machine, "batches": BATCHES, "seed": SEED, "rows": rows})
     files.put_between(PAGE, "standstill", table(rows))
 
