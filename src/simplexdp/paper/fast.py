@@ -12,7 +12,8 @@ from simplexdp.paper.labels import DATA_TITLES, epsilon_label
 from simplexdp.paper.studies import SVHN_PART_RECORDS
 from simplexdp.settings import Settings
 
-PREFIX = "fast-"
+NAME = "fast"
+PREFIX = f"{NAME}-"
 BOTH = ("random_crop", "horizontal_flip")
 LINK = {"link": "log"}
 USUAL: dict[str, Any] = {"schedule": "triangular", "effective_lr": 0.2, "weight_decay": 5e-4}
@@ -70,7 +71,7 @@ def experiment() -> Experiment:
         for name, base in RECIPES.items()
         for epsilon in (*base.epsilons, math.inf)
     ]
-    return Experiment("fast", "Fast recipes by budget", tuple(cells), study=True)
+    return Experiment(NAME, "Fast recipes by budget", tuple(cells), study=True)
 
 
 def _cell(name: str, epsilon: float) -> Cell:
