@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy import special
 
-from simplexdp.accounting import events
+from simplexdp.accounting import composed, events
 from simplexdp.accounting.gaussian import gaussian_epsilon
+from simplexdp.accounting.loss_distribution import GaussianPair
 from simplexdp.audit import bounds
 from simplexdp.audit.bounds import Array
 
@@ -36,7 +36,8 @@ GUESSED = 0.25
 NUISANCE, NUISANCE_POINTS = 0.02, 21
 LARGEST_SCALE = 64.0
 # Of the numerical composition: the grid of losses, and the ε at which the curve is taken.
-LOSS_GRID, TANGENTS = 1e-3, np.linspace(0.0, 20.0, 801)
+LOSS_TAIL, CELLS_PER_DEVIATION = 1e-9, 16.0
+TANGENTS = np.linspace(0.0, 20.0, 801)
 RATES = np.geomspace(1e-12, 0.5, 1000)
 
 
@@ -114,10 +115,12 @@ def _sampled(
 ) -> Curve:
     if scale == 0.0:
         return Curve(np.asarray, 0.0)
-    loss = from_gaussian_mechanism(
-        noise / scale, value_discretization_interval=LOSS_GRID, sampling_prob=rate
-    ).self_compose(steps)
-    deltas = np.asarray(loss.get_delta_for_epsilon(TANGENTS))
+    step = composed.Step(composed.HIDDEN, rate, GaussianPair(noise / scale))
+    interval, low, high = composed.grid(step, steps, LOSS_TAIL, CELLS_PER_DEVIATION)
+    both = composed.step_pmfs(step, interval, low, high, True)
+    deltas = np.max(
+        [pmf.self_compose(steps, LOSS_TAIL).get_delta_for_epsilon(TANGENTS) for pmf in both], axis=0
+    )
 
     def once(at: npt.ArrayLike) -> Array:
         rates = np.atleast_1d(np.asarray(at, dtype=np.float64))[:, None]

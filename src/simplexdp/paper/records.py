@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,15 +151,16 @@ def import_run(folder: Path, results: Path) -> Path:
 def load(results: Path, experiment: str = "*") -> Loaded:
     """Return the records below a results folder, of one experiment or of all."""
     records: list[dict[str, Any]] = []
-    left_out: list[str] = []
+    left_out: Counter[str] = Counter()
     for path in sorted((results / "runs").glob(f"{experiment}/*.json")):
         record = files.read_json(path, MADE_AGAIN)
         problem = _problem(record, path)
         if problem is None:
             records.append(record)
         else:
-            left_out.append(problem)
-    return Loaded(tuple(records), tuple(left_out))
+            left_out[f"in {path.parent} {problem}"] += 1
+    said = tuple(f"{'1 record' if n == 1 else f'{n} records'} {p}" for p, n in left_out.items())
+    return Loaded(tuple(records), said)
 
 
 def _result(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def _problem(record: Any, path: Path) -> str | None:
     with files.well_formed(path, MADE_AGAIN):
         method, revision = record["configuration"]["method"], record["revision"]
         if (problem := identity.other_revision(method, revision)) is not None:
-            return f"{path}: {problem}, and results of different revisions are not merged"
+            return f"{problem}, and results of different revisions are not merged"
         key = identity.key(Settings.from_json(record["configuration"]), revision)
     if path.stem != record["key"] or key != record["key"]:
         raise ValueError(
