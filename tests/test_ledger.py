@@ -70,7 +70,7 @@ def test_a_total_says_what_it_rests_on(book):
     small = {**run, "alpha": 0.49, "r": 0.4}
     book.reserve("d", "dirichlet", events.dirichlet(**small, participation="visible"), "c", "draws")
     caveats = "\n".join(book.spent("d", 1e-5).caveats)
-    assert "no second reader" in caveats
+    assert "proof by this project" in caveats
     assert "where participation is visible, the null record is sampled as any other" in caveats
 
 

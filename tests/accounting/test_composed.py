@@ -133,7 +133,7 @@ def test_calibration_is_on_the_safe_side(name, epsilon):
 
 
 def test_what_the_grid_cannot_resolve_is_refused():
-    with pytest.raises(ValueError, match="too small for the pld"):
+    with pytest.raises(ValueError, match="too small for pld"):
         account("pld", r=0.1, alpha=3.0, sample_rate=0.005, steps=100, delta=1e-14)
     with pytest.raises(ValueError, match="fewer steps"):
         account("pld", r=0.01, alpha=3.0, sample_rate=0.005, steps=10**9, delta=1e-5)

@@ -105,7 +105,7 @@ def test_an_event_survives_its_named_tuple():
 
 
 def test_too_many_steps_for_delta_are_refused():
-    with pytest.raises(ValueError, match="too small for the pld"):
+    with pytest.raises(ValueError, match="too small for pld"):
         compose([dirichlet(**RUN, steps=10**6)], 1e-9)
 
 
@@ -116,7 +116,7 @@ def test_what_pld_refuses_for_rounding_the_ledger_refuses(delta):
         lambda: account("pld", **run, delta=delta),
         lambda: compose([dirichlet(**run)], delta),
     ):
-        with pytest.raises(ValueError, match="too small for the pld"):
+        with pytest.raises(ValueError, match="too small for pld"):
             figure()
 
 

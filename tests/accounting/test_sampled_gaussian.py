@@ -108,7 +108,7 @@ def test_at_a_small_delta_it_is_an_upper_bound_or_refused(
         return
     with pytest.raises(ValueError, match="rounding may move"):
         sampled_gaussian.cost(sigma, 1.0 - 1e-9, steps, delta)
-    with pytest.raises(ValueError, match="larger delta or fewer steps"):
+    with pytest.raises(ValueError, match="larger delta, fewer steps"):
         sampled_gaussian.calibrate(1.0, delta, 0.1, steps)
 
 

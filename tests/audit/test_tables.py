@@ -26,7 +26,7 @@ def test_a_row_has_every_column(
     record = audit.table(
         Settings(data="images"),
         ("dirichlet",),
-        trials=24,
+        trials=40,
         models=4,
         out=tmp_path,
         show_progress=False,
@@ -35,7 +35,7 @@ def test_a_row_has_every_column(
     assert row["claimed_epsilon"] == 1.0
     assert row["covers_weights"] is False
     assert row["canary"]["epsilon_lower"] > 1.0
-    assert row["canary"]["trials"] == 24
+    assert row["canary"]["trials"] == 40
     assert row["transcript"] is row["canary"]["by_curve"] is row["one_run"]["by_curve"] is None
     assert row["one_run"]["trials"] == row["one_run_in_out"]["trials"] == 48
     assert row["one_run_in_out"]["relation"] == "in or out (its input zeroed)"
@@ -43,7 +43,9 @@ def test_a_row_has_every_column(
     assert json.loads((tmp_path / "images.json").read_text()) == record
     assert {"confidence", "seconds", "version", "machine", "seed"} <= set(record)
     line = audit.to_markdown(record).splitlines()[2]
-    assert line.startswith("| dirichlet | 1 | **no** | 1 | **")  # a bound above the figure is bold
+    assert line.startswith(
+        "| dirichlet | 1 | **no** | – | 1 | **"
+    )  # a bound above the figure is bold
     shown = audit.as_text(record)
     assert "**" not in shown
     assert f"| {math.floor(100 * row['canary']['epsilon_lower']) / 100:.2f} ! |" in shown

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import cli, methods, runs, training
+from simplexdp import cli, methods, runs, seal, training
 from simplexdp.cli.shell import emit
 from simplexdp.progress import warn
 from simplexdp.settings import Settings
@@ -45,7 +45,8 @@ def test_nothing_is_imported_because_a_folder_names_it(tmp_path, monkeypatch, be
     (tmp_path / "sent.py").write_text(CODE.format(mark=str(mark)))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "sent", raising=False)
-    runs.RunFolder.create(tmp_path / "run", Settings(data="digits", **begun))
+    own = methods.lookup(begun["method"]).revision if ":" not in begun["method"] else 1
+    runs.RunFolder.create(tmp_path / "run", Settings(data="digits", **begun), own)
     resume = ["train", "--resume", "--out", str(tmp_path / "run"), "--quiet"]
     assert "which is code" in refused(monkeypatch, *resume)
     assert not mark.exists()
@@ -56,21 +57,25 @@ def test_nothing_is_imported_because_a_folder_names_it(tmp_path, monkeypatch, be
 
 
 def test_an_audit_imports_nothing_that_a_folder_names(tmp_path, monkeypatch):
+    mark = tmp_path / "mark"
+    (tmp_path / "sent.py").write_text(CODE.format(mark=str(mark)))
+    monkeypatch.syspath_prepend(tmp_path)
     folder = runs.RunFolder.create(tmp_path / "run", Settings(method="sent:METHOD", data="digits"))
-    for name in ("statement.json", "model.safetensors"):
+    refused(monkeypatch, "audit", "--run", str(folder.path))
+    for name in seal.HANDED_OUT:
         (folder.path / name).write_text("{}")
-    said = refused(monkeypatch, "audit", "--run", str(folder.path))
-    assert "names sent:METHOD, which is code" in said
+    refused(monkeypatch, "audit", "--run", str(folder.path))
+    assert not mark.exists()
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--data", "pipe.csv", "--label", "y"],
+        ["--data", "pipe.csv", "--label", "y", "--bounds", "x=0:1"],
         ["--data", "pipe.npz"],
         ["--data", "whole.csv", "--label", "y", "--test", "pipe.csv"],
         ["--data", "whole.csv", "--schema", "pipe.json"],
-        ["--data", "images"],
+        ["--data", "images", "--image-size", "8x8x1"],
     ],
 )
 def test_no_pipe_is_waited_for(tmp_path, monkeypatch, arguments):
@@ -81,7 +86,9 @@ def test_no_pipe_is_waited_for(tmp_path, monkeypatch, arguments):
     for name in ("a", "b"):
         (tmp_path / "images" / name).mkdir(parents=True)
         os.mkfifo(tmp_path / "images" / name / "1.png")
-    assert "pipe, a socket or a device" in refused(monkeypatch, "train", *arguments)
+    assert "pipe, a socket or a device" in refused(
+        monkeypatch, "train", "--method", "plain", *arguments
+    )
 
 
 def refused(monkeypatch, *arguments) -> str:

@@ -168,7 +168,7 @@ def test_what_a_killed_process_left_is_removed(
     monkeypatch.setenv("SIMPLEXDP_CACHE", str(tmp_path))
     folder = tmp_path / "features"
     folder.mkdir()
-    old, new = folder / ".old.npy", folder / ".new.npy"
+    old, new = folder / f".old.npy.{'0' * 16}", folder / f".new.npy.{'1' * 16}"
     for path in (old, new):
         path.write_bytes(b"x")
     os.utime(old, (0, 0))

@@ -64,6 +64,7 @@ def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
     """
     path = folder() / f"{key}.npy"
     files.make_cache(path.parent, mode=0o700)
+    files.remove_abandoned(path.parent, seconds=files.SECONDS_UNTIL_ABANDONED)  # of other keys too
     name = files.beside(path)
     try:
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

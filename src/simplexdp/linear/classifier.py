@@ -141,7 +141,7 @@ def planned(
         >>> from simplexdp import linear
         >>> rule, cost = linear.planned(1437, epsilon=1.0, delta=1e-5, shape=(64, 1))
         >>> rule.schedule.steps, cost.epsilon <= 1.0
-        (40, True)
+        (240, True)
     """
     rule = choose(records, calibrate_mu(epsilon, delta), shape, **given)
     return rule, spending(epsilon, delta, rule)

@@ -85,7 +85,11 @@ def results(tmp_path: Path) -> Path:
     plain = {"method": "plain", "claimed_epsilon": None, "covers_weights": False, **none}
     (folder / "audit").mkdir()
     audit = {"data": "digits", "delta": 1e-5, "confidence": 0.95, "rows": [row, linear, plain]}
-    audit |= {"revisions": {row["method"]: 1 for row in audit["rows"]}}
+    audit |= {
+        "revisions": {
+            row["method"]: methods.lookup(row["method"]).revision for row in audit["rows"]
+        }
+    }
     (folder / "audit/digits.json").write_text(json.dumps(audit))
     alone = {"attack": "canary", "data": "digits", "method": "dirichlet", "confidence": 0.95}
     alone |= {"relation": "in or out (its input zeroed)", "covers_weights": False}
