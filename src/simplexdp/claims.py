@@ -43,6 +43,9 @@ BESIDE_THE_WEIGHTS = (
 )
 
 
+TOLERANCE = 1e-3  # of ε, for rounding
+
+
 @dataclass(frozen=True)
 class Assumption:
     """A condition of a claim.
@@ -94,6 +97,16 @@ class Coverage:
     draws_too: bool = False
     unit: str = RECORD
 
+    def __post_init__(self) -> None:
+        """Refuse a broken assumption that a ledger would not hear of."""
+        if self.covers == WEIGHTS and any(
+            a.holds is False and not a.mark for a in self.assumptions
+        ):
+            raise ValueError(
+                "a broken assumption of a claim on weights has no mark; give one of "
+                f"{', '.join(totals.BROKEN)}"
+            )
+
     def broken(self) -> tuple[str, ...]:
         """Return the marks of the assumptions that the run breaks, as a ledger keeps them."""
         return tuple(a.mark for a in self.assumptions if a.holds is False and a.mark)
@@ -117,6 +130,26 @@ def check(event: DpEvent, covers: str) -> None:
         )
     if covers == WEIGHTS and events.is_dirichlet(event):
         raise ValueError("a Dirichlet bound covers the draws, never the released weights")
+
+
+def check_bound(event: DpEvent, coverage: Coverage) -> None:
+    """Refuse a coverage of weights whose ε is not what a ledger would charge for the event.
+
+    Raises:
+        ValueError: If it has no bound, or a smaller one.
+    """
+    from simplexdp.accounting import events
+
+    if coverage.covers != WEIGHTS:
+        return
+    claimed, delta = coverage.epsilon(event), coverage.delta
+    if claimed is None or delta is None:
+        raise ValueError("the claim covers weights without a bound; give its epsilon and delta")
+    charged = events.compose([event], delta)
+    if not charged <= claimed * (1.0 + TOLERANCE):
+        raise ValueError(
+            f"the claim covers weights with epsilon = {claimed:g}, and its event costs {charged:g}"
+        )
 
 
 def check_releases(event: DpEvent, releases: Mapping[str, float]) -> None:

@@ -10,7 +10,13 @@ from dp_accounting import NeighboringRelation, UnsupportedEventError, privacy_ac
 from dp_accounting.pld import PLDAccountant
 
 from simplexdp.accounting import account
-from simplexdp.accounting.events import DirichletDpEvent, VisiblySampledDpEvent, compose, dirichlet
+from simplexdp.accounting.events import (
+    DirichletDpEvent,
+    VisiblySampledDpEvent,
+    compose,
+    dirichlet,
+    gaussian,
+)
 from simplexdp.accounting.gaussian import gaussian_epsilon
 from simplexdp.accounting.loss_distribution import VertexPair
 from simplexdp.accounting.simplex_accountant import SimplexAccountant, compose_by_distribution
@@ -144,3 +150,9 @@ def test_rounding_is_set_aside_for_every_event_and_taken_from_delta(monkeypatch)
 def test_a_step_without_noise_is_infinite():
     accountant = SimplexAccountant().compose(dp_accounting.GaussianDpEvent(0.0))
     assert accountant.get_epsilon(1e-5) == float("inf")
+
+
+def test_gaussian_runs_are_one_of_their_common_mu() -> None:
+    """μ² adds up, also over the steps of a run: 9 steps at σ = 6 are μ = ½."""
+    both = compose([gaussian(6.0, steps=9), gaussian(3.0)], 1e-5)
+    assert both == pytest.approx(gaussian_epsilon(math.sqrt(1 / 4 + 1 / 9), 1e-5), rel=1e-12)

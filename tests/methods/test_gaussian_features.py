@@ -174,6 +174,11 @@ def test_features_are_clipped_and_noised() -> None:
     rows = torch.randn(2000, 20, generator=torch.Generator().manual_seed(0)) * 9
     out = trained_features.noisy(rows, 2.0, 1.5, np.random.default_rng(3))
     bare = rows * (2.0 / rows.norm(dim=1, keepdim=True)).clamp_max(1.0)
+    still = trained_features.noisy(rows, 2.0, 1e-12, np.random.default_rng(3))
+    torch.testing.assert_close(still, bare)
+    torch.testing.assert_close(
+        trained_features.noisy(rows / 100, 2.0, 1e-12, np.random.default_rng(3)), rows / 100
+    )
     assert stats.kstest(((out - bare) / 3.0).numpy().ravel(), "norm").pvalue > 1e-5
 
 

@@ -116,3 +116,30 @@ def test_event_and_coverage_cannot_contradict_each_other(event, covers) -> None:
     coverage = replace(prepared.coverage, covers=covers)
     with pytest.raises(ValueError, match=r"covers"):
         Prepared(event, coverage, prepared.model, "x", 1, {}, prepared.start)
+
+
+@pytest.mark.parametrize("claimed", [None, 0.01])
+def test_a_bound_is_not_below_what_the_ledger_charges(claimed) -> None:
+    prepared = methods.prepare(settings(seed=0), data.load("digits"))
+    coverage = replace(prepared.coverage, epsilon=lambda event: claimed)
+    with pytest.raises(ValueError, match=r"claim covers weights with"):
+        replace(prepared, coverage=coverage)
+
+
+def test_a_broken_assumption_is_told_to_the_ledger() -> None:
+    prepared = methods.prepare(settings(seed=0), data.load("digits"))
+    with pytest.raises(ValueError, match="has no mark"):
+        replace(prepared.coverage, assumptions=(claims.Assumption("x", False),))
+
+
+def test_persons_are_not_claimed_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = methods.lookup(NAME)
+    honest = type(method).prepare
+
+    def boasting(self, *given):
+        found = honest(self, *given)
+        return replace(found, coverage=replace(found.coverage, unit=claims.PERSON))
+
+    monkeypatch.setattr(type(method), "prepare", boasting)
+    with pytest.raises(ValueError, match="not grouped by person"):
+        methods.prepare(settings(seed=0), data.load("digits"))

@@ -97,7 +97,13 @@ def _prepared(settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
         raise ValueError(
             f"{settings.method} protects records and not persons; use --method {' or '.join(able)}"
         )
-    return method.prepare(settings, dataset, seed)
+    prepared = method.prepare(settings, dataset, seed)
+    if (prepared.coverage.unit == claims.PERSON) != (dataset.train.groups is not None):
+        raise ValueError(
+            f"{settings.method} claims a bound per {prepared.coverage.unit}, and the records are "
+            f"{'not ' if dataset.train.groups is None else ''}grouped by person"
+        )
+    return prepared
 
 
 def train(settings: Settings, dataset: data.Dataset) -> Outcome:

@@ -171,6 +171,7 @@ class Prepared:
 
     def __post_init__(self) -> None:
         claims.check(self.event, self.coverage.covers)
+        claims.check_bound(self.event, self.coverage)
         claims.check_releases(self.event, self.releases)
 
     def statement(self) -> Statement:

@@ -152,7 +152,9 @@ def readme(found: Results) -> Table:
                 row = {"data": name}
                 own.append(row)
             row[column] = gather.percent(mean, std, len(group.runs))
-            paper = recipes.published_accuracy(name, "dirichlet", str(group.settings.model), 1.0)
+            known = fast.RECIPES.get(fast.PREFIX + name)
+            network = known.published if known and column == "fast" else str(group.settings.model)
+            paper = recipes.published_accuracy(name, "dirichlet", network, 1.0)
             if group.family == "dirichlet" and paper is not None:
                 row["published"] = gather.percent(*paper, None)
         rows += own
@@ -179,7 +181,8 @@ def _readme_column(group: Group) -> str | None:
     settings = group.settings
     if group.experiment == fast.NAME:
         return "fast" if settings.epsilon == 1.0 else None
-    if group.of_study or group.shortened or settings.options or settings.optimizer == "adam":
+    chosen = settings.options.keys() - {"features"}
+    if group.of_study or group.shortened or chosen or settings.optimizer == "adam":
         return None
     if settings.method == "plain":
         return "plain"
