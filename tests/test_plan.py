@@ -327,3 +327,8 @@ def test_a_forked_process_which_would_repeat_the_noise_is_refused(ask):
 def test_a_delta_that_says_nothing_about_a_record_is_told(delta, said):
     notes = small_plan(delta=delta).statement().notes
     assert any("publish some record whole" in note for note in notes) is said
+
+
+def test_class_weights_are_of_the_classes_there_are():
+    with pytest.raises(ValueError, match="a label is 2 and there are 2 classes"):
+        balanced_weights([0, 1, 2], 2)

@@ -455,11 +455,16 @@ def balanced_weights(labels: ArrayLike, classes: int) -> Tensor:
     Returns:
         One weight a class, for `Plan.loss`.
 
+    Raises:
+        ValueError: If a label is not one of the classes.
+
     Example:
         >>> from simplexdp import balanced_weights
         >>> balanced_weights([0, 0, 0, 1], 2)
         tensor([0.6667, 2.0000], dtype=torch.float64)
     """
     counts = np.bincount(np.asarray(labels), minlength=classes)
+    if len(counts) > classes:
+        raise ValueError(f"a label is {len(counts) - 1} and there are {classes} classes; give more")
     present = counts > 0
     return torch.from_numpy(counts.sum() / (present.sum() * np.where(present, counts, np.inf)))

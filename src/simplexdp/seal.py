@@ -421,6 +421,8 @@ def _cost(statement: Statement, delta: float) -> float:
 
 def _check_files(folder: Path) -> None:
     """Refuse a folder without what a model cannot be used without."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}; give one of a run or of a released model")
     if missing := [name for name in NEEDED if not (folder / name).is_file()]:
         raise ValueError(
             f"{folder} has no {missing[0]}, so it holds no finished model; an unfinished run goes "

@@ -181,7 +181,12 @@ def coverage(
         sampling="none: every step uses every record",
         covered=(
             "the released weights and bias, and what is computed from them and no training input",
-            "the private mean and second moments of the features, and every iterate",
+            *(
+                f"the private {what} of the features"
+                for what, share in (("mean", cost.mu_mean), ("second moments", cost.mu_moments))
+                if share
+            ),
+            "every iterate",
         ),
         not_covered=(
             _on_features.REPLACED,
