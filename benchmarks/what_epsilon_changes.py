@@ -35,6 +35,7 @@ from simplexdp import (
     runs,
     sampling,
 )
+from simplexdp.accounting.calibration import BudgetTooSmall
 from simplexdp.schedule import LEAST_USEFUL_R, TYPICAL_TRUE_CLASS_PROBABILITY
 from simplexdp.settings import Settings
 
@@ -54,7 +55,11 @@ def calibrated(epsilon: float, alpha: float, sample_rate: float, draw_only: bool
     """Return r by theorem1, or by pld where that leaves none, or where it pays (draw-only)."""
     schedule = {"delta": DELTA, "alpha": alpha, "sample_rate": sample_rate, "steps": STEPS}
     if not draw_only:
-        found = accounting.calibrate("theorem1", epsilon=epsilon, **schedule)
+        try:
+            found = accounting.calibrate("theorem1", epsilon=epsilon, **schedule)
+        except BudgetTooSmall:  # below its floor
+            found = accounting.calibrate("pld", epsilon=epsilon, **schedule)
+            return {"r": found.r, "accountant": "pld"}
         if found.r >= LEAST_USEFUL_R * alpha:
             return {"r": found.r, "accountant": "theorem1"}
     return {"r": accounting.calibrate("pld", epsilon=epsilon, **schedule).r, "accountant": "pld"}

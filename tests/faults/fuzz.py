@@ -102,10 +102,13 @@ def finished() -> Path:
     settings = TRAININGS["plain"]
     with contextlib.redirect_stderr(io.StringIO()):
         methods.run(settings, home / "whole", dataset=BLOBS)
+        asked, usual = iter([False, True]), training.SECONDS_BETWEEN_CHECKPOINTS
         training.SECONDS_BETWEEN_CHECKPOINTS = -1.0
-        asked = iter([False, True])
-        with contextlib.suppress(training.OutOfTime):
-            methods.run(settings, home / "begun", dataset=BLOBS, stop=lambda: next(asked))
+        try:
+            with contextlib.suppress(training.OutOfTime):
+                methods.run(settings, home / "begun", dataset=BLOBS, stop=lambda: next(asked))
+        finally:
+            training.SECONDS_BETWEEN_CHECKPOINTS = usual
     return home / "whole"
 
 
