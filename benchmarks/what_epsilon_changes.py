@@ -41,7 +41,7 @@ from simplexdp.settings import Settings
 
 OUT = Path(__file__).parent.parent / "results" / "benchmarks" / "what_epsilon_changes.json"
 EPSILONS = (1.0, 8.0, 0.01, 1e-4, 0.1)
-AUDITED = (8.0, 1.0, 0.1)  # a plan refuses the smaller ones for so short a training
+AUDITED = (1.0,)  # at 8 some hundred trainings show nothing; plans refuse the smallest
 DELTA, BATCH, STEPS, HELD_OUT, SEED = 1e-5, 250, 240, 6000, 0
 ROWS: dict[str, dict[str, Any]] = {
     "link": {"alpha": 3.0, "estimator": "marginal", "link": "log", "rate": 0.2},
@@ -144,7 +144,12 @@ def main() -> None:
     for epsilon in EPSILONS:
         for row in ROWS:
             if not any((d["row"], d["epsilon"]) == (row, epsilon) for d in done):
-                done.append(train(row, epsilon, split, held_out))
+                try:
+                    done.append(train(row, epsilon, split, held_out))
+                except ValueError as error:  # its logits are no numbers any more
+                    done.append(
+                        {"row": row, "epsilon": epsilon, "accuracy": None, "why": f"{error}"}
+                    )
                 print(done[-1], flush=True)
                 files.write_json(OUT, {**there, "seed": SEED, "machine": runs.machine()})
     audited = there.setdefault("audit", [])
