@@ -136,7 +136,7 @@ WRONG: list[tuple[str, str]] = [
 ]
 OTHER: list[tuple[str, str]] = [
     ("train --data {b}/good --image-size 4x4x1", "no method for your own data"),
-    ("predict {b}/nowhere {b}/good", "finished model"),
+    ("predict {b}/nowhere {b}/good", "there is no folder"),
     ("predict {b}/run {b}/nowhere.npz", "no file or folder"),
     ("predict {b}/run {b}/good", "was trained on arrays"),
     ("predict {b}/run {b}/a.npz", "the model takes (1, 8, 8)"),
