@@ -79,7 +79,7 @@ def warn_of_failure(
     if not all(bool(p.isfinite().all()) for p in model.parameters()):
         progress.warn("the training diverged: its weights are not finite; a smaller --lr may help")
     lost = np.setdiff1d(dataset.test.labels, final)
-    if not kept or not len(lost):  # a few steps are trained for their time alone
+    if not kept or not len(lost):
         return
     if len(np.unique(final)) == 1:
         what = "gives every test record the same class"

@@ -6,14 +6,12 @@ import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from simplexdp.rounding import rounded_up
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, Task
-    from rich.text import Text
+    from rich.progress import Progress
 
 COMMANDS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats, halves of pairs, separators
 
@@ -76,26 +74,7 @@ def steps(total: int, done: int, show: bool) -> Iterator[StepBar]:
         yield StepBar(bar, total, done)
 
 
-def left_by_estimate() -> ProgressColumn:
-    """Return the time left of a bar over estimated seconds that moves once in a run of hours.
-
-    The task's field `moved` is the time at which it last moved, since it began.  What was done
-    until then says how the estimates compare with the truth; from then on the clock runs.
-    """
-    from rich.progress import ProgressColumn
-    from rich.text import Text
-
-    class LeftByEstimate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            moved, elapsed = task.fields["moved"], task.elapsed or 0.0
-            pace = moved / task.completed if task.completed else 1.0
-            left = max(0.0, pace * ((task.total or 0.0) - task.completed) - (elapsed - moved))
-            return Text(str(timedelta(seconds=round(left))))
-
-    return LeftByEstimate()
-
-
-def bars(show: bool = True, left: ProgressColumn | None = None) -> Progress:
+def bars(show: bool = True) -> Progress:
     """Return a progress bar of the one style."""
     from rich.console import Console  # not for those who show none
     from rich.progress import (
@@ -112,7 +91,7 @@ def bars(show: bool = True, left: ProgressColumn | None = None) -> Progress:
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
         TextColumn("left"),
-        left or TimeRemainingColumn(),
+        TimeRemainingColumn(),
         console=Console(stderr=True),
         refresh_per_second=4,
         disable=not show,

@@ -94,7 +94,7 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
         target=kill_the_worker_of, args=(todo[0].key, two_workers, run_root), daemon=True
     )
     killer.start()
-    swept = cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
+    swept = cluster.sweep(todo, tmp_path / "results", run_root)
     killer.join(timeout=5)
     assert sorted(swept.finished) == sorted(w.label for w in todo), swept.failed
     found = sorted((tmp_path / "results").rglob("*.json"))
@@ -109,24 +109,24 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
     assert steps == sorted(set(steps))
     assert steps[-1] == 1_500
     # A second sweep over the same folders trains nothing.
-    cluster.sweep(todo, tmp_path / "results", run_root, seconds_each=[1.0] * 3)
+    cluster.sweep(todo, tmp_path / "results", run_root)
     assert {p.name: p.read_text().splitlines() for p in two_workers.iterdir()} == begun
 
     broken = sweep.Work("key-broken", "small", "broken", Settings(data="no-such-data", seed=0))
-    swept = cluster.sweep([broken], tmp_path / "results", run_root, seconds_each=[1.0])
+    swept = cluster.sweep([broken], tmp_path / "results", run_root)
     assert "no-such-data" in swept.failed["broken"]
     assert not list((tmp_path / "results").rglob("key-broken*"))
 
     (busy,) = work((202,))
     with sweep.locked(run_root, busy.key):  # as another sweep on the same folders would
-        swept = cluster.sweep([busy], tmp_path / "results", run_root, seconds_each=[1.0])
+        swept = cluster.sweep([busy], tmp_path / "results", run_root)
     assert (swept.elsewhere, swept.failed) == ([busy.label], {})
 
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(ValueError, match=r"pip install -c constraints.txt -e '\.\[cluster\]'"):
-        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0])
+        cluster.sweep(work((10,)), tmp_path, tmp_path)
 
 
 class HereRay:
@@ -176,10 +176,10 @@ def test_a_disk_that_fills_on_a_worker_stops_the_sweep_and_keeps_what_is_ready(
     monkeypatch.setattr(cluster, "_ray", lambda: here)
     places = (tmp_path / "results", tmp_path / "runs")
     with pytest.raises(sweep.DiskFull, match="the disk is full; make room"):
-        cluster.sweep(todo, *places, seconds_each=[1.0] * 4)
+        cluster.sweep(todo, *places)
     assert {r["key"] for r in records.load(places[0]).records} == {todo[1].key}  # was ready with it
     here.broken = {}
-    assert len(cluster.sweep(todo, *places, seconds_each=[1.0] * 4).finished) == 4
+    assert len(cluster.sweep(todo, *places).finished) == 4
 
 
 def test_a_disk_that_is_full_where_the_records_go_stops_the_sweep(monkeypatch, tmp_path):
@@ -190,14 +190,14 @@ def test_a_disk_that_is_full_where_the_records_go_stops_the_sweep(monkeypatch, t
 
     monkeypatch.setattr(records, "write", full)
     with pytest.raises(sweep.DiskFull):
-        cluster.sweep(work((10,)), tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+        cluster.sweep(work((10,)), tmp_path / "r", tmp_path / "runs")
 
 
 def test_a_worker_with_other_code_is_told_apart(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}))
     (one,) = work((10,))
     asked = dataclasses.replace(one, key="0123456789abcdef")  # as a newer version would call it
-    swept = cluster.sweep([asked], tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+    swept = cluster.sweep([asked], tmp_path / "r", tmp_path / "runs")
     assert f"it has version {__version__} of the package" in swept.failed[one.label]
     assert not list((tmp_path / "r").rglob("*.json"))
 
@@ -205,7 +205,6 @@ def test_a_worker_with_other_code_is_told_apart(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("device", "cards"), [("cuda", 1), ("cpu", 0)])
 def test_a_run_on_a_card_asks_ray_for_one(monkeypatch, tmp_path, device, cards):
     asked = {}
-    monkeypatch.setattr(sweep, "paces", lambda todo, *_: ([1.0] * len(todo), {}))
     monkeypatch.setattr(cluster, "sweep", lambda *_, **given: asked.update(given) or sweep.Swept())
     reproduce.reproduce("digits", ray=True, device=device, results=tmp_path, budget_minutes=1.0)
     assert asked["gpus_each"] == cards
@@ -220,7 +219,7 @@ def test_what_ray_prints_does_not_reach_standard_output(monkeypatch, tmp_path, c
     monkeypatch.setattr(cluster, "_ray", lambda: here)
     look = here.wait
     monkeypatch.setattr(here, "wait", lambda *a, **k: print("(raylet) died") or look(*a, **k))
-    swept = cluster.sweep([one], tmp_path / "r", tmp_path / "runs", seconds_each=[1.0])
+    swept = cluster.sweep([one], tmp_path / "r", tmp_path / "runs")
     assert "its worker died 4 times" in swept.failed[one.label]
     out, err = capsys.readouterr()
     assert (out, "(raylet) died" in err) == ("", True)
@@ -229,11 +228,11 @@ def test_what_ray_prints_does_not_reach_standard_output(monkeypatch, tmp_path, c
 def test_a_card_that_is_not_here_is_not_waited_for(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}, running=False))
     with pytest.raises(ValueError, match="no graphics card is here for --device cuda"):
-        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], gpus_each=1)
+        cluster.sweep(work((10,)), tmp_path, tmp_path, gpus_each=1)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
 def test_a_cluster_that_does_not_answer_is_said_at_once(monkeypatch, tmp_path, address):
     monkeypatch.setattr(cluster, "_ray", lambda: HereRay({}, running=False))
     with pytest.raises(ValueError, match="no Ray cluster answers at"):
-        cluster.sweep(work((10,)), tmp_path, tmp_path, seconds_each=[1.0], address=address)
+        cluster.sweep(work((10,)), tmp_path, tmp_path, address=address)

@@ -11,7 +11,7 @@ from scipy import stats
 from simplexdp.paper import cost
 
 
-def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch, capsys):
+def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch):
     made = []
 
     def some_rounds(network, rounds):
@@ -21,12 +21,10 @@ def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(cost, "some_rounds", some_rounds)
     path = cost.run(tmp_path, networks=["mlp", "resnet18"], rounds=cost.AT_ONCE + 1)
-    timed = [("mlp", 1), ("resnet18", 1)]  # before it begins, for the estimate alone
     some = [("mlp", cost.AT_ONCE), ("resnet18", cost.AT_ONCE)]
-    assert made == [*timed, *some, ("mlp", 1), ("resnet18", 1)]  # all networks before more of any
-    assert capsys.readouterr().err == "simplexdp: cost: about 0 seconds, by one round of each\n"
+    assert made == [*some, ("mlp", 1), ("resnet18", 1)]  # all networks before more of any
     cost.run(tmp_path, networks=["mlp"], rounds=cost.AT_ONCE + 4)
-    assert made[6:] == [("mlp", 1), ("mlp", 3)]  # only what was missing
+    assert made[4:] == [("mlp", 3)]  # only what was missing
     found = json.loads(path.read_text())
     rows = {row["network"]: row for row in found["networks"]}
     assert rows["mlp"]["rounds"] == cost.AT_ONCE + 4
@@ -35,7 +33,7 @@ def test_rounds_are_added_until_there_are_enough(tmp_path, monkeypatch, capsys):
         assert row["dpsgd_over_dirichlet"] == pytest.approx(3.0)
         assert row["dirichlet_over_plain_interval"] == pytest.approx([1.1, 1.1])
     cost.run(tmp_path, networks=["mlp"], rounds=99, budget_minutes=1e-9)
-    assert len(made) == 8  # no time, no round
+    assert len(made) == 5  # no time, no round
 
 
 def test_a_step_of_each_kind_takes_time():
@@ -62,14 +60,6 @@ def test_only_the_holder_of_the_baton_runs_and_in_the_order_given(monkeypatch):
     # What is noted after the call that begins step i is the beginning of turn i + 1.
     turns = ["".join(seen[i : i + 3]) for i in range(0, len(seen), 3)]
     assert turns == ["abc", "abc", "abc", "acb", "bac", "bca", "cab", "cba"]
-
-
-def test_the_estimate_is_of_the_missing_rounds(monkeypatch):
-    """A call of 6 s makes three steps of each method; 10 rounds at 2 s, and none where enough."""
-    clock = iter([0.0, 6.0])
-    monkeypatch.setattr(cost.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(cost, "some_rounds", lambda network, rounds: [])
-    assert cost._seconds({"mlp": 10, "resnet18": 0}) == [20.0]
 
 
 def test_a_failure_of_one_ends_all(monkeypatch):

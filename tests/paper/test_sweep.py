@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from simplexdp import data, methods, progress, runs, training
-from simplexdp.paper import estimate, grid, records, reproduce, sweep
+from simplexdp import methods, training
+from simplexdp.paper import grid, records, reproduce, sweep
 from simplexdp.runs import checkpoint
 from simplexdp.settings import Settings
 
 
 def go(work, tmp_path, **options):
-    options.setdefault("seconds_each", [1.0] * len(work))
     return sweep.sweep(work, tmp_path / "results", tmp_path / "runs", **options)
 
 
@@ -61,7 +60,6 @@ def test_reproduce_runs_what_is_missing_and_then_nothing(listed, tmp_path, capsy
     second = reproduce.reproduce("small", show_progress=False, **places)
     assert second["skipped"] == first["finished"]
     assert len(second["finished"]) == 2
-    assert second["estimated_seconds"] > 0
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
     third = reproduce.reproduce("small", show_progress=False, **places)
     assert (third["finished"], len(third["skipped"])) == ([], 3)
@@ -167,14 +165,6 @@ def test_what_does_not_stop_by_itself_is_interrupted(monkeypatch):
         time.sleep(60)
 
 
-def test_nothing_is_timed_when_the_time_is_up(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "measure", None)
-    work = sweep.work_of(small)
-    seconds, failed = sweep.paces(work, tmp_path, deadline=time.monotonic() - 1)
-    assert seconds == [0.0] * len(work)
-    assert set(failed.values()) == {"no time was left to time it"}
-
-
 def test_what_failed_before_the_disk_was_full_is_said(listed, tmp_path, monkeypatch, capsys):
     problems = iter([ValueError("no such network"), OSError(errno.ENOSPC, "No space left")])
     monkeypatch.setattr(sweep, "train", lambda *_: (_ for _ in ()).throw(next(problems)))
@@ -185,35 +175,15 @@ def test_what_failed_before_the_disk_was_full_is_said(listed, tmp_path, monkeypa
     assert "no such network" in capsys.readouterr().err
 
 
-def test_short_sittings_time_a_run_once_and_come_to_an_end(listed, tmp_path, monkeypatch):
-    """Timing may take longer than a sitting; the next one finds what was timed."""
+def test_short_sittings_come_to_an_end(listed, tmp_path):
     places = {"results": tmp_path / "results", "runs": tmp_path / "runs"}
-    timed = []
-    real = estimate.measure
-
-    def slow(settings, dataset):
-        timed.append(settings.method)
-        time.sleep(1.0)
-        return real(settings, dataset)
-
-    monkeypatch.setattr(estimate, "measure", slow)
     sitting = {"budget_minutes": 0.5 / 60, "only": "plain", "show_progress": False}
-    first = reproduce.reproduce("small", **sitting, **places)
+    none = {**sitting, "budget_minutes": 1e-9}
+    first = reproduce.reproduce("small", **none, **places)
     assert (first["finished"], len(first["left"])) == ([], 1)
     deadline = time.monotonic() + 120
     while not reproduce.reproduce("small", **sitting, **places)["skipped"]:
         assert time.monotonic() < deadline
-    assert timed == ["plain"]
-
-
-def test_an_estimate_leaves_out_what_a_run_has_done(small, tmp_path):
-    (work,) = sweep.work_of(small, only="plain")
-    (whole,), _ = sweep.paces([work], tmp_path)
-    folder = runs.RunFolder.create(tmp_path / work.key, work.settings)
-    folder.append_metrics({"step": 20, "test_accuracy": 0.5})
-    with (folder.path / runs.METRICS).open("a") as file:
-        file.write('{"step": 2')  # a kill came here
-    assert sweep.paces([work], tmp_path)[0] == [pytest.approx(whole / 3)]  # 10 of 30 steps
 
 
 def test_several_processes_are_refused(small, tmp_path, monkeypatch):
@@ -238,19 +208,6 @@ def test_an_option_without_effect_is_refused(name, given, said, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_time_left_goes_by_the_estimates_and_then_by_their_truth():
-    """A bar over 100 estimated seconds of which 40 took 80, three seconds ago."""
-    column = progress.left_by_estimate()
-
-    def left(**task):
-        shown = type("Shown", (), {"total": 100.0, **task})
-        return str(column.render(shown))
-
-    assert left(completed=0, elapsed=7.0, fields={"moved": 0.0}) == "0:01:33"
-    assert left(completed=40.0, elapsed=83.0, fields={"moved": 80.0}) == "0:01:57"
-    assert left(completed=0, elapsed=900.0, fields={"moved": 0.0}) == "0:00:00"
-
-
 def test_two_sweeps_do_not_make_the_same_run(small, tmp_path):
     work = sweep.work_of(small)[:2]
     with sweep.locked(tmp_path / "runs", work[0].key):
@@ -271,7 +228,7 @@ settings = Settings(data="digits", model="logistic", batch_size=8, steps=int(sys
 root = Path(sys.argv[1])
 sweep.sweep(
     [sweep.Work("a-key", "small", "a label", settings)],
-    root / "results", root / "runs", seconds_each=[1.0],
+    root / "results", root / "runs",
 )
 """
 
@@ -312,24 +269,6 @@ def test_a_folder_of_a_run_killed_before_it_began_is_no_obstacle(left, small, tm
     assert go(work, tmp_path).finished == [work[0].label]
 
 
-def test_the_estimate_grows_with_the_steps_and_says_hours():
-    pace = estimate.Pace(step=0.5, evaluation=2.0)
-    assert pace.seconds(steps=100, evaluations=20) == pytest.approx(50 + 42)
-    assert pace.seconds(steps=3, evaluations=20) == pytest.approx(1.5 + 8)
-    assert estimate.total([30.0, 20.0]) == "50 seconds"
-    assert estimate.total([600.0]) == "10 minutes"
-    assert estimate.total([7200.0]) == "2.0 hours"
-
-
-def test_the_estimate_counts_the_steps_that_the_method_takes():
-    usual = Settings(data="digits", method="dpsgd")
-    digits = data.load("digits")
-    assert estimate.steps_of(usual, digits) == 201  # 20 times through 1,437, 143 at once
-    assert estimate.steps_of(dataclasses.replace(usual, method="dirichlet"), digits) == 3000
-    of_epochs = dataclasses.replace(usual, epochs=2.0, batch_size=100)
-    assert estimate.steps_of(of_epochs, digits) == 29
-
-
 def test_an_experiment_on_a_part_refuses_the_whole(small, tmp_path):
     work = sweep.work_of(dataclasses.replace(small, records=7))[:1]
     swept = go(work, tmp_path)
@@ -337,38 +276,10 @@ def test_an_experiment_on_a_part_refuses_the_whole(small, tmp_path):
     assert "trains on 7 records" in swept.failed[work[0].label]
 
 
-@pytest.mark.parametrize("method", ["certified", "gaussian-features"])
-def test_a_method_without_batches_is_timed_whole(method):
-    """Its set-up must not be multiplied by steps or evaluations that it does not have."""
-    settings = Settings(data="digits", method=method, epsilon=1.0)
-    dataset = data.load("digits")
-    outcome = methods.train(dataclasses.replace(settings, seed=1), dataset)
-    estimated = estimate.measure(settings, dataset).seconds(steps=3000, evaluations=20)
-    assert estimated < 20 * outcome.seconds
-
-
-@pytest.mark.parametrize("content", ["5", "{bad", '{"kind": {"slow": 1}}'])
-def test_a_damaged_file_of_timings_is_made_anew(small, tmp_path, content):
-    (tmp_path / sweep.PACES).write_text(content)
-    (work,) = sweep.work_of(small, only="plain")
-    (seconds,), failed = sweep.paces([work], tmp_path)
-    assert seconds > 0
-    assert not failed
-    assert len(json.loads((tmp_path / sweep.PACES).read_text())) == 1
-
-
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(
     listed, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(sweep, "paces", lambda *_: pytest.fail("it was timed"))
+    monkeypatch.setattr(sweep, "train", lambda *_: pytest.fail("it was trained"))
     monkeypatch.setattr(os, "access", lambda path, mode: "results" not in str(path))
     with pytest.raises(ValueError, match="cannot be written to; name another folder"):
         reproduce.reproduce("small", results=tmp_path / "results", runs=tmp_path / "runs")
-
-
-def test_what_cannot_be_timed_is_named(small, tmp_path):
-    work = sweep.work_of(small)[:1]
-    broken = dataclasses.replace(work[0].settings, model="no-such-network")
-    seconds, failed = sweep.paces([dataclasses.replace(work[0], settings=broken)], tmp_path)
-    assert seconds == [0.0]
-    assert "no-such-network" in failed[work[0].label]

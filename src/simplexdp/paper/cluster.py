@@ -16,10 +16,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from simplexdp import files
+from simplexdp import files, progress
 from simplexdp.files import Busy
 from simplexdp.paper import records
-from simplexdp.paper.sweep import DiskFull, Swept, Work, bar, loader, one_line, train
+from simplexdp.paper.sweep import DiskFull, Swept, Work, loader, one_line, train
 from simplexdp.settings import Settings
 
 RETRIES = 3
@@ -41,7 +41,6 @@ def sweep(
     results: Path,
     run_root: Path,
     *,
-    seconds_each: Sequence[float],
     deadline: float | None = None,
     show_progress: bool = False,
     address: str | None = None,
@@ -50,7 +49,6 @@ def sweep(
     """Make every run of the list on a Ray cluster, the one at `address` or a local one."""
     ray = _ray()
     began_here = not ray.is_initialized()
-    seconds = dict(zip((w.key for w in todo), seconds_each, strict=True))
     with redirect_stdout(sys.stderr):  # Ray tells of dead workers on standard output
         if began_here:
             _check_reached(address)
@@ -64,7 +62,7 @@ def sweep(
                 task.remote(w.settings.to_json(), w.key, w.experiment, w.records, folder): w
                 for w in todo
             }
-            return _gather(ray, waiting, results, seconds, deadline, show_progress)
+            return _gather(ray, waiting, results, deadline, show_progress)
         finally:
             if began_here:
                 ray.shutdown()
@@ -94,20 +92,18 @@ def _gather(
     ray: Any,
     waiting: dict[Any, Work],
     results: Path,
-    seconds: dict[str, float],
     deadline: float | None,
     show_progress: bool,
 ) -> Swept:
     """File the records of tasks as they get ready, up to a time of the monotonic clock."""
-    swept, total = Swept(), len(waiting)
-    full = False
-    with bar(sum(seconds.values()), show_progress) as advance:
+    swept, full = Swept(), False
+    with progress.bars(show_progress) as shown:
+        task = shown.add_task("runs", total=len(waiting))
         while waiting and (deadline is None or time.monotonic() < deadline):
-            advance(0.0, f"{total - len(waiting)}/{total} runs")
             ready, _ = ray.wait(list(waiting), timeout=SECONDS_BETWEEN_LOOKS)
             for done in ready:
                 work = waiting.pop(done)
-                advance(seconds[work.key], "")
+                shown.advance(task)
                 try:
                     _file(ray.get(done), work, results)
                     swept.finished.append(work.label)

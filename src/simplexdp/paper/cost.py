@@ -26,7 +26,6 @@ import torch
 
 from simplexdp import data, files, methods, progress
 from simplexdp.methods.base import Run
-from simplexdp.paper import estimate
 from simplexdp.runs import machine
 from simplexdp.settings import Settings
 
@@ -66,9 +65,6 @@ def run(
                 f"{path} was measured by another revision or on another machine; "
                 "name another folder with --results, or delete the file"
             )
-        left = {n: rounds - len(found["rounds"].get(n, [])) for n in networks}
-        if max(left.values()) > 0 and time.monotonic() < deadline:
-            progress.warn(f"{NAME}: about {estimate.total(_seconds(left))}, by one round of each")
         with progress.bars(show_progress) as shown:
             bar = shown.add_task("rounds", total=rounds * len(networks))
             for reached in range(0, rounds, AT_ONCE):
@@ -83,17 +79,6 @@ def run(
     finally:
         torch.set_num_threads(threads)
     return path
-
-
-def _seconds(left: dict[str, int]) -> list[float]:
-    """Return how long the missing rounds will take, by a first one that is not counted."""
-    found = []
-    for network, missing in left.items():
-        if missing > 0:
-            began = time.monotonic()
-            some_rounds(network, 1)
-            found.append(missing * (time.monotonic() - began) / 3)  # it makes three steps of each
-    return found
 
 
 def some_rounds(

@@ -8,11 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from simplexdp import distributed, files
-from simplexdp.paper import cluster, computed, cost, estimate, grid, records, table
+from simplexdp.paper import cluster, computed, cost, grid, records, table
 from simplexdp.paper import sweep as local
 from simplexdp.paper.asked import Asked
 
@@ -66,7 +65,7 @@ def reproduce(
     minutes = asked.budget_minutes
     deadline = None if minutes is None else began + 60 * minutes
     sweep = partial(on_ray if asked.ray else partial(local.sweep, stop=stop), deadline=deadline)
-    return _make_missing(name, work, partial(sweep, show_progress=show_progress), asked, deadline)
+    return _make_missing(name, work, partial(sweep, show_progress=show_progress), asked)
 
 
 def _check(name: str, asked: Asked) -> None:
@@ -99,7 +98,6 @@ def _make_missing(
     work: Sequence[local.Work],
     sweep: Callable[..., local.Swept],
     asked: Asked,
-    deadline: float | None,
 ) -> dict[str, Any]:
     """Make those of the runs that have no record yet, and say what was done."""
     loaded = records.load(asked.results, name)
@@ -108,16 +106,12 @@ def _make_missing(
     there = {record["key"] for record in loaded.records}
     todo = [w for w in work if w.key not in there]
     swept = local.Swept()
-    seconds: list[float] = []
     if todo:
         for folder in (asked.results / "runs" / name, asked.runs):
             files.make_writable(folder)
-        _say(
-            f"{name}: {len(todo)} of {len(work)} runs are missing; timing a few steps of each kind"
-        )
-        seconds = _timed(name, todo, asked.runs, deadline)
+        _say(f"{name}: {len(todo)} of {len(work)} runs are missing")
         try:
-            swept = sweep(todo, asked.results, asked.runs, seconds_each=seconds)
+            swept = sweep(todo, asked.results, asked.runs)
         except local.DiskFull as full:
             _say_failed(full.swept)
             raise
@@ -126,24 +120,9 @@ def _make_missing(
     return {
         "name": name,
         "computed": False,
-        "estimated_seconds": round(sum(seconds), 3),
         **dataclasses.asdict(swept),
         "left_out": list(loaded.left_out),
     }
-
-
-def _timed(
-    name: str, todo: Sequence[local.Work], run_root: Path, deadline: float | None
-) -> list[float]:
-    """Return the seconds that each run needs, by a few of its steps; say the sum."""
-    seconds, untimed = local.paces(todo, run_root, deadline)
-    timed = f"about {estimate.total(seconds)} on one process of this machine"
-    if untimed:
-        timed += f", without {len(untimed)} of the runs, which could not be timed"
-    _say(f"{name}: {timed}")
-    for reason in dict.fromkeys(untimed.values()):
-        _say(f"not timed: {reason}")
-    return seconds
 
 
 def text_of(summary: dict[str, Any]) -> str:

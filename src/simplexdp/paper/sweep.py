@@ -22,13 +22,12 @@ from typing import Any
 
 from simplexdp import data, files, methods, progress
 from simplexdp.files import Busy
-from simplexdp.paper import estimate, identity, records
+from simplexdp.paper import identity, records
 from simplexdp.paper.cells import Cell, Experiment
 from simplexdp.runs import CONFIGURATION, RunFolder
 from simplexdp.settings import Settings
 from simplexdp.training import OutOfTime
 
-PACES = ".paces.json"
 GRACE = 60.0  # seconds for the step in hand, after which what runs is interrupted
 
 
@@ -138,7 +137,6 @@ def sweep(
     results: Path,
     run_root: Path,
     *,
-    seconds_each: Sequence[float],
     deadline: float | None = None,
     show_progress: bool = False,
     stop: Callable[[], bool] = lambda: False,
@@ -146,10 +144,10 @@ def sweep(
     """Make every run of the list in this process, in order, up to a time of the monotonic clock."""
     swept = Swept()
     load = loader()
-    with bar(sum(seconds_each), show_progress) as advance:
-        for number, (work, seconds) in enumerate(zip(todo, seconds_each, strict=True)):
-            to_go = estimate.total(seconds_each[number:])
-            advance(0.0, f"{number + 1}/{len(todo)} ~{to_go}, {work.label}")
+    with progress.bars(show_progress) as shown:
+        task = shown.add_task("sweep", total=len(todo))
+        for number, work in enumerate(todo):
+            shown.update(task, description=f"{number + 1}/{len(todo)}, {work.label}")
             try:
                 with time_limit(deadline, stop) as is_over:
                     folder = train(work, run_root, load, is_over)
@@ -164,7 +162,7 @@ def sweep(
                 if files.is_disk_full(error):
                     raise DiskFull(swept) from error
                 swept.failed[work.label] = one_line(error)
-            advance(seconds, "")
+            shown.advance(task)
     return swept
 
 
@@ -218,71 +216,6 @@ def loader() -> Callable[[Settings], data.Dataset]:
         return kept[name]
 
     return load
-
-
-def paces(
-    todo: Sequence[Work], run_root: Path, deadline: float | None = None
-) -> tuple[list[float], dict[str, str]]:
-    """Return the seconds that every run still needs, and what could not be timed and why.
-
-    What was timed is kept beside the runs, so that a sweep in short sittings times it once.
-    """
-    load = loader()
-    path = run_root / PACES
-    known = _kept_paces(path)
-    seconds: list[float] = []
-    failed: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for work in todo:
-        kind = " ".join(estimate.kind(work.settings))
-        late = deadline is not None and time.monotonic() > deadline
-        if kind not in known and late:
-            unknown[kind] = "no time was left to time it"
-        if kind not in unknown:
-            try:
-                dataset = load(work.settings)
-                if kind not in known:
-                    known[kind] = estimate.measure(work.settings, dataset)
-                    run_root.mkdir(parents=True, exist_ok=True)
-                    files.write_json(path, {k: dataclasses.asdict(p) for k, p in known.items()})
-                steps = estimate.steps_of(work.settings, dataset)
-                whole = known[kind].seconds(steps, work.settings.evaluations)
-                seconds.append(whole * (1 - steps_done(run_root / work.key) / steps))
-                continue
-            except Exception as error:  # said; whether it stops the run too, the sweep will see
-                unknown[kind] = one_line(error)
-        failed[work.label] = unknown[kind]
-        seconds.append(0.0)
-    return seconds, failed
-
-
-def _kept_paces(path: Path) -> dict[str, estimate.Pace]:
-    """Return what was timed before; nothing where the file does not tell."""
-    try:
-        return {kind: estimate.Pace(**pace) for kind, pace in files.read_json(path).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def steps_done(path: Path) -> int:
-    """Return the last step at which an unfinished run was evaluated."""
-    lines = RunFolder(path).metrics()
-    return int(lines[-1]["step"]) if lines else 0
-
-
-@contextmanager
-def bar(total: float, show: bool) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar over the estimated seconds of the grid."""
-    with progress.bars(show, left=progress.left_by_estimate()) as shown:
-        task = shown.add_task("sweep", total=max(total, 1e-9), moved=0.0)
-
-        def advance(seconds: float, label: str) -> None:
-            if label:
-                shown.update(task, description=label)
-            if seconds:
-                shown.update(task, advance=seconds, moved=shown.tasks[task].elapsed)
-
-        yield advance
 
 
 def one_line(error: BaseException) -> str:
