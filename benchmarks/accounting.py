@@ -3,7 +3,7 @@
     python benchmarks/accounting.py [--skip-table] [--skip-times]
 
 writes results/accounting/paper_table.json and results/accounting/times.json and renews the tables
-of docs/accounting.md between their markers.
+of results/tables.md between their markers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from simplexdp.paper.recipes import published, recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "accounting"
-PAGE = ROOT / "docs" / "accounting.md"
+PAGE = ROOT / "results" / "tables.md"
 NAMES = ("theorem1", "exact", "pld", "visible", "visible-pld")
 ALPHA, DELTA = 3.0, 1e-5
 DATA = ("cifar10", "mnist", "fashion-mnist", "dermamnist", "svhn")

@@ -7,7 +7,7 @@ the scores that the best attack on one Gaussian release would see, where many ru
     python benchmarks/audit_power.py
 
 About two minutes of one processor. Writes results/benchmarks/audit_power.json and the table on
-docs/protects.md.
+results/tables.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from simplexdp.methods import dpsgd
 from simplexdp.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-OUT, PAGE = ROOT / "results" / "benchmarks" / "audit_power.json", ROOT / "docs" / "protects.md"
+OUT, PAGE = ROOT / "results" / "benchmarks" / "audit_power.json", ROOT / "results" / "tables.md"
 FACTORS = (1.0, 0.95, 0.9, 0.8, 0.5)
 EPSILON, DELTA, CONFIDENCE, SEED = 1.0, 1e-5, 0.95, 0
 # Pairs of trainings, and how often the audit of them is repeated.

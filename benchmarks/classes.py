@@ -8,7 +8,7 @@ show that; the recall of each class does.
 
 The folders are those that `simplexdp reproduce` leaves (--runs there); a run counts if its record
 is in results/runs. What is found is added to results/benchmarks/classes.json, and the tables on
-docs/results.md are made anew.
+results/tables.md are made anew.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 
 HERE = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = HERE / "results", HERE / "docs" / "results.md"
+RESULTS, PAGE = HERE / "results", HERE / "results" / "tables.md"
 OUT = RESULTS / "benchmarks" / "classes.json"
 EXPERIMENTS = ("fashion-mnist", "mnist", "dermamnist", "cifar10")
 METHODS = ("dirichlet", "plain")

@@ -47,7 +47,7 @@ from simplexdp.methods.dpsgd.step import StepParameters, clipped_sum, set_noisy_
 from simplexdp.paper.cost import interval
 from simplexdp.runs import machine
 
-PAGE = Path(__file__).parents[1] / "docs" / "accounting.md"
+PAGE = Path(__file__).parents[1] / "results" / "tables.md"
 OUT = Path(__file__).parents[1] / "results" / "benchmarks" / "dpsgd.json"
 # network → input shape and batch
 NETWORKS: dict[str, tuple[tuple[int, int, int], int]] = {

@@ -2,7 +2,7 @@
 
     python benchmarks/ledger.py [--entries 100000] [--rounds 20]
 
-Writes results/benchmarks/ledger.json and the table in docs/accounting.md. The ledger is made here,
+Writes results/benchmarks/ledger.json and the table in results/tables.md. The ledger is made here,
 in a temporary folder. Its runs are full-batch Gaussian, with another noise multiplier in every
 entry, for which a total is exact, or beside such runs DP-SGD at one setting and Algorithm 1 at one,
 whose total is a numerical composition of three distributions, and most of the time.
@@ -26,7 +26,7 @@ from simplexdp.accounting import events
 from simplexdp.ledger import Ledger
 
 HERE = Path(__file__).resolve().parent.parent
-OUT, PAGE = HERE / "results" / "benchmarks" / "ledger.json", HERE / "docs" / "accounting.md"
+OUT, PAGE = HERE / "results" / "benchmarks" / "ledger.json", HERE / "results" / "tables.md"
 DELTA = 1e-5
 
 

@@ -8,7 +8,7 @@ the last of them also with class weights.
     python benchmarks/lost_classes.py
 
 Some minutes on an idle machine.  Writes results/benchmarks/lost_classes.json and the tables on
-docs/results.md.
+results/tables.md.
 """
 
 from __future__ import annotations

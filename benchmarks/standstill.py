@@ -9,7 +9,7 @@ that any of its weights takes on further batches, beside that of runs that still
 The folders are those that `simplexdp reproduce` leaves (--runs there); a run counts if its record
 is in results/runs.  The weights stay as they are, and the draws are not charged to anybody: this
 is for public benchmark data.  Writes results/benchmarks/standstill.json and the table on
-docs/results.md.
+results/tables.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from simplexdp.paper.report import gather, refresh
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "results" / "tables.md", *(ROOT / "docs").rglob("*.md")])
 
 
 @pytest.fixture(scope="module")

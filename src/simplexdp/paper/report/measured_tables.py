@@ -66,7 +66,7 @@ def lost(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if row["never_predicted"]
     ]
     said = f"Accuracy hides lost classes. Never predicted: {'; '.join(dict.fromkeys(lost))}."
-    return [f"{said} Which they are: docs/results.md."] if lost else []
+    return [f"{said} Which they are: results/tables.md."] if lost else []
 
 
 def cost(found: Results) -> Table:
