@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,24 @@ def test_metrics_are_told_where_they_are_asked_for(run: Path, tmp_path: Path) ->
     assert "Recall of" not in (tmp_path / "again/README.md").read_text()
     with pytest.raises(ValueError, match=r"run\.json is missing"):
         seal.release(tmp_path / "m", tmp_path / "third", with_metrics=True)
+
+
+def test_what_people_fill_in_is_sealed_with_the_rest(
+    run: Path, tmp_path: Path, command: Callable[..., Any]
+) -> None:
+    said = ("--licence", "mit", "--intended-use", "sorting <post>", "--curator", "The | Post")
+    done = command("release", str(run), "--to", "m", *said)
+    assert done.returncode == 0, done.stderr
+    text, page, entry = ((tmp_path / "m" / name).read_text() for name in seal.CARDS)
+    assert "| Intended use | sorting <post> |" in text
+    assert "| Data held by | The \\| Post |" in text
+    assert "sorting &lt;post&gt;" in page
+    product = yaml.safe_load(entry)["deployment"]["product"]
+    assert product["data_curators"] == ["The | Post"]
+    assert product["intended_use"] == "sorting <post>"
+    assert "not stated" not in text + page + entry
+    (tmp_path / "m/NOTES.md").write_text("Whatever else is to be told stands beside it.")
+    seal.verify(tmp_path / "m")
 
 
 class Page(html.parser.HTMLParser):

@@ -254,7 +254,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
-    assert "goes on" in capsys.readouterr().err
+    assert "give the command again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,7 +226,10 @@ class LoadedModel:
 
 
 def load_model(
-    folder: str | Path, model: nn.Module | None = None, method: Method | None = None
+    folder: str | Path,
+    model: nn.Module | None = None,
+    method: Method | None = None,
+    trust: Collection[str] = (),
 ) -> LoadedModel:
     """Read back the model of a finished run, on the CPU and ready to predict.
 
@@ -238,6 +241,7 @@ def load_model(
         folder: The run folder, or one that `simplexdp release` made.
         model: The network, where it is one of your own: build it and pass it.
         method: The method, where it is one of your own.
+        trust: Names of code (package.module:NAME) to import if the folder names it.
 
     Returns:
         The model with its statement.
@@ -253,11 +257,14 @@ def load_model(
         >>> load_model(run.path).predict(data.load("digits").test.inputs[:5]).shape
         (5,)
     """
+    from simplexdp.methods import lookup
+
     sealed = seal.verify(folder)
     description = _description(sealed)
     if model is None:
+        _refuse_code(description, method, trust)
         with files.well_formed(sealed.folder / DESCRIPTION, "restore it"):
-            model = _build(description, method)
+            model = (method or lookup(description.method)).rebuild(description)
     weights = sealed.folder / MODEL
     try:
         model.load_state_dict(load(sealed.read(MODEL)))
@@ -313,17 +320,14 @@ def _description(sealed: seal.Sealed) -> Description:
         )
 
 
-def _build(description: Description, method: Method | None) -> nn.Module:
-    """Return the untrained model; code that only the folder names is not imported."""
-    from simplexdp.methods import lookup
-
-    for name in (description.model, description.features):
-        if ":" in name:
-            raise ValueError(f"the model is made by {name}; build it and pass it as model=")
+def _refuse_code(description: Description, method: Method | None, trust: Collection[str]) -> None:
+    """Refuse to import code that only the folder names."""
+    named = [description.model, description.features]
     if method is None:
-        if ":" in description.method:
+        named.append(description.method)
+    for name in named:
+        if ":" in name and name not in trust:
             raise ValueError(
-                f"the model was trained by {description.method}; import it and pass it as method="
+                f"the model needs code, {name}; if you trust it, give --trust {name} "
+                "(load_model: trust=[...])"
             )
-        method = lookup(description.method)
-    return method.rebuild(description)

@@ -14,7 +14,7 @@ from simplexdp.statement import PER_PERSON, RELATIONS, Statement
 
 PAGE = "card.html"
 REGISTRY = "deployment.yaml"
-UNSTATED = "not stated; whoever releases the model fills this in"
+UNSTATED = "not stated"
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
   color: #111; background: #fff; overflow-wrap: anywhere; }
@@ -43,6 +43,8 @@ class Card:
         preprocessing: What turns records into inputs.
         metrics: Accuracy and recalls on test records; None where they are not told.
         licence: A licence by its name.
+        intended_use: What the model is for.
+        curators: Who holds the data.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Card:
     preprocessing: Mapping[str, Any] | None = None
     metrics: Mapping[str, Any] | None = None
     licence: str = "unknown"
+    intended_use: str | None = None
+    curators: Sequence[str] = ()
 
     def front(self) -> dict[str, Any]:
         """Return what Hugging Face reads from the head of a card."""
@@ -117,8 +121,9 @@ class Card:
             },
             "Measured": self._measured(),
             "Licence and use": {
-                "Licence": UNSTATED if self.licence == "unknown" else self.licence,
-                "Intended use": UNSTATED,
+                "Licence": _said(None if self.licence == "unknown" else self.licence, "--licence"),
+                "Intended use": _said(self.intended_use, "--intended-use"),
+                "Data held by": _said(", ".join(self.curators), "--curator"),
                 "Check it": "simplexdp verify FOLDER",
                 "Use it": "simplexdp predict FOLDER NEW --out predictions.csv",
             },
@@ -190,8 +195,8 @@ class Card:
             "deployment": {
                 "product": {
                     "name": self.name,
-                    "data_curators": [UNSTATED],
-                    "intended_use": UNSTATED,
+                    "data_curators": list(self.curators) or [UNSTATED],
+                    "intended_use": self.intended_use or UNSTATED,
                     "data_product_type": "Machine learning model",
                     "description": f"A classifier trained with {statement.method} (simplexdp).",
                 },
@@ -251,6 +256,11 @@ def _flow(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     pointless = isinstance(value, float) and "e" in text and "." not in text
     return text.replace("e", ".0e") if pointless else text
+
+
+def _said(text: str | None, option: str) -> str:
+    """Return what people said, or by which option of `release` they say it."""
+    return text or f"{UNSTATED} (release {option} says it)"
 
 
 def _finite(value: Any) -> bool:

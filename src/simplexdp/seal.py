@@ -17,7 +17,7 @@ import secrets
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,6 +218,8 @@ def release(
     sign_with: Path | None = None,
     with_metrics: bool = False,
     licence: str = "unknown",
+    intended_use: str | None = None,
+    curators: Sequence[str] = (),
 ) -> Sealed:
     """Copy what may be handed out of a finished run, and nothing else, into a new folder.
 
@@ -231,6 +233,8 @@ def release(
         sign_with: A key of ssh-keygen's to sign the manifest with.
         with_metrics: Whether its card tells accuracy and recalls, which no bound covers.
         licence: The licence that the card names.
+        intended_use: What the card says that the model is for.
+        curators: Who holds the data, as the card says.
 
     Returns:
         The bundle.
@@ -255,8 +259,11 @@ def release(
     if statement != source.statement:
         contents[STATEMENT] = files.as_json(statement.to_json())
         contents[STATEMENT_TEXT] = statement.to_markdown().encode()
-    told = card_of(
-        dataclasses.replace(source, statement=statement), target.name, with_metrics, licence
+    told = dataclasses.replace(
+        card_of(dataclasses.replace(source, statement=statement), target.name, with_metrics),
+        licence=licence,
+        intended_use=intended_use,
+        curators=tuple(curators),
     )
     contents[README] = told.markdown().encode()
     contents[PAGE] = told.page().encode()
@@ -284,7 +291,7 @@ def release(
     return verify(target)
 
 
-def card_of(sealed: Sealed, name: str, metrics: bool = False, licence: str = "unknown") -> Card:
+def card_of(sealed: Sealed, name: str, metrics: bool = False) -> Card:
     """Return the card of a sealed model; `metrics` tells what its run measured.
 
     Raises:
@@ -304,7 +311,6 @@ def card_of(sealed: Sealed, name: str, metrics: bool = False, licence: str = "un
             class_names=description["class_names"],
             preprocessing=json.loads(recipe),
             metrics=outcome,
-            licence=licence,
         )
 
 

@@ -116,6 +116,7 @@ class Stepped:
                 # Two iterations at once would give the same batch to two steps.
                 raise BudgetExhausted("another iteration over this plan's batches has begun")
             self.begin_step(len(batch[1]), poisson=True)
+            self._hand_out(batch)
             yield batch
 
     def begin_step(self, batch_records: int, poisson: bool = False) -> int:
@@ -137,6 +138,9 @@ class Stepped:
         self.steps_done += 1
         self._draws_open = batch_records
         return self.steps_done - 1
+
+    def _hand_out(self, batch: Any) -> None:
+        """Take note of the batch of the step that has begun."""
 
     def _refuse_elsewhere(self) -> None:
         if self._process != os.getpid():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -140,6 +141,26 @@ def test_every_error_is_one_line(monkeypatch, tmp_path, error, said):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(cli, "commands", lambda: broken)
     assert said in refused(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("train", "goes on with --resume --out FOLDER"),
+        ("reproduce", "the same command goes on where it was"),
+        ("verify", "give the command again"),
+        ("predict", "give the command again"),
+    ],
+)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
+def test_who_is_stopped_is_told_how_that_command_goes_on(monkeypatch, command, advice, error):
+    def broken(**_):
+        raise error
+
+    monkeypatch.setattr(cli, "commands", lambda: broken)
+    said = refused(monkeypatch, command)
+    assert said.endswith(advice)
+    assert ("--resume" in said) == (command == "train")
 
 
 def test_without_room_for_the_whole_error_its_line_is_printed_all_the_same(monkeypatch, tmp_path):

@@ -76,9 +76,9 @@ def test_one_record_moves_the_sum_by_at_most_the_clip() -> None:
 def test_the_noise_is_that_of_the_claim_also_in_an_empty_step() -> None:
     chosen = plan(clip=2.0, steps=3, records=10_000, batch_size=1)
     model = nn.Linear(4000, 5, bias=False)
-    inputs = (torch.zeros(10_000, 1), torch.zeros(10_000, dtype=torch.long))
     seen = []
-    for _ in chosen.batches(inputs):
+    for _ in range(3):
+        chosen.begin_step(0, poisson=True)
         empty = (torch.zeros(0, 4000), torch.zeros(0, dtype=torch.long))
         chosen.gradient(model, empty, cross_entropy)
         assert model.weight.grad is not None
@@ -173,7 +173,7 @@ def test_a_module_that_keeps_statistics_is_refused() -> None:
     with pytest.raises(ValueError, match="keeps statistics"):
         clipped_sums(Counts(), rows, 8, cross_entropy, 1.0, 8)
     batch_norm = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
-    with pytest.raises(ValueError, match="has no gradients by record"):  # changed in place
+    with pytest.raises(ValueError, match="or changes a tensor in place"):
         clipped_sums(batch_norm, rows, 8, cross_entropy, 1.0, 8)
 
 
@@ -211,6 +211,59 @@ def test_a_plan_goes_on_and_is_charged_once(tmp_path: Any) -> None:
     book = Ledger(tmp_path / "ledger.jsonl")
     book.reserve("mine", "dpsgd", straight.event(), "run", "weights")
     assert book.spent("mine", 1e-5).together == pytest.approx(straight.epsilon, rel=1e-6)
+
+
+def test_other_records_than_those_of_the_step_are_noticed() -> None:
+    chosen, model, records = plan(), network(), pairs(300)
+    last: Any = None
+    for x, y in chosen.batches(records, label=1):
+        x, y = x
+        for other in [(x.flip(0), y), (x + 1, y), (x, 2 - y), *([last] if last else [])]:
+            if all(len(part) == len(y) for part in other):
+                with pytest.raises(BudgetExhausted, match="not the records that batches"):
+                    chosen.gradient(model, other, cross_entropy)
+        chosen.gradient(model, [x.clone(), y.clone()], cross_entropy)  # as from another device
+        last = tuple(part[torch.randint(0, len(y), (len(y),))] for part in (x, y))
+    own = plan()
+    next(iter(own.batches(records)))
+    own.begin_step(5)  # a batch of one's own is known by its size alone
+    own.gradient(model, pairs(5), cross_entropy)
+    assert None in {a.holds for a in own.statement().assumptions}
+
+
+def test_a_batch_that_was_changed_in_place_is_noticed() -> None:
+    chosen, model = plan(), network()
+    for x, y in chosen.batches(pairs(300)):
+        x.mul_(2.0)
+        with pytest.raises(BudgetExhausted, match="change records in the loss"):
+            chosen.gradient(model, (x, y), cross_entropy)
+
+
+def _branches(model: nn.Module, batch: Any) -> torch.Tensor:
+    found = cross_entropy(model, batch)
+    return found if found > 0 else 0 * found
+
+
+@pytest.mark.parametrize(
+    ("norm", "loss", "said"),
+    [
+        (nn.Identity(), lambda m, b: cross_entropy(m, b) * b[0].sum().item(), "takes a value out"),
+        (nn.Identity(), lambda m, b: cross_entropy(m, (b[0].numpy(), b[1])), "takes a value out"),
+        (nn.Identity(), lambda m, b: m(b[0])[b[1] > 0].sum(), "takes a value out"),
+        (nn.Identity(), _branches, "takes a value out"),
+        (nn.BatchNorm1d(4), cross_entropy, "use nn.GroupNorm"),
+        (nn.BatchNorm1d(4, track_running_stats=False), cross_entropy, "use nn.GroupNorm"),
+        (nn.Linear(5, 4), cross_entropy, "shapes cannot be multiplied"),
+    ],
+)
+def test_what_torch_says_at_length_is_one_sentence(norm: nn.Module, loss: Any, said: str) -> None:
+    chosen, model = plan(), nn.Sequential(nn.Flatten(), nn.Linear(16, 4), norm, nn.Linear(4, 3))
+    batch = next(iter(chosen.batches(pairs(300))))
+    with pytest.raises(ValueError, match=said) as told:
+        chosen.gradient(model, batch, loss)
+    assert "\n" not in str(told.value)
+    assert len(str(told.value).split()) <= 30
+    assert "vmap" not in str(told.value)
 
 
 def test_a_plan_is_not_copied_or_changed() -> None:

@@ -43,7 +43,7 @@ def test_it_trains_is_counted_and_loads(tmp_path: Path) -> None:
     assert outcome.statement.epsilon == pytest.approx(4.0, rel=1e-6)
     assert book.spent("digits", 1e-5).weights == pytest.approx(4.0, rel=1e-6)
     assert folder.configuration()["revision"] == 4
-    with pytest.raises(ValueError, match="import it and pass it as method="):
+    with pytest.raises(ValueError, match=f"give --trust {NAME}"):
         bundle.load_model(folder.path)
     loaded = bundle.load_model(folder.path, method=methods.lookup(NAME))
     test = data.load("digits").test
@@ -88,6 +88,20 @@ def test_the_command_line_trains_describes_resumes_and_compares(
     assert "finished" in fail("train", "--resume", "--out", str(run), "--method", NAME)
     rows = succeed("compare", "--methods", f"{NAME},plain", "--out", str(tmp_path / "compared"))
     assert [row["method"] for row in rows["methods"]] == [NAME, "plain"]
+
+
+def test_the_command_line_predicts_where_it_is_trusted(tmp_path: Path, succeed, fail) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    np.savez(tmp_path / "x.npz", X=rng.normal(size=(200, 3)) + 4 * labels[:, None], y=labels)
+    asked = ("--data", "x.npz", "--bounds=-4:8", "--method", NAME, "--epsilon", "50")
+    succeed("train", *asked, "--out", "run", "--quiet")
+    succeed("release", "run", "--to", "given")
+    told = fail("predict", "given", "x.npz")
+    assert f"give --trust {NAME}" in told
+    assert "needs code" in fail("predict", "given", "x.npz", "--trust", "other:METHOD")
+    counts = succeed("predict", "given", "x.npz", "--trust", NAME)["classes"]
+    assert min(counts.values()) > 80
 
 
 def test_it_is_compared_and_audited(tmp_path: Path) -> None:

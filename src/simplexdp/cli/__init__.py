@@ -18,12 +18,13 @@ from simplexdp.cli import signals
 
 __all__ = ["commands", "main"]
 
-GO_ON = (
-    "reproduce goes on when the same command is given again, "
-    "and a training that had begun with --resume --out FOLDER"
-)
-FULL = f"the disk is full; make room first; {GO_ON}"
-INTERRUPTED = f"interrupted; {GO_ON}"
+FULL = "the disk is full; make room first"
+INTERRUPTED = "interrupted"
+GO_ON = {
+    "train": "a training that had begun goes on with --resume --out FOLDER",
+    "reproduce": "the same command goes on where it was",
+}
+AGAIN = "give the command again"
 INTERRUPTED_CODE = 130  # what typer makes of Ctrl-C
 TOO_LARGE = "a number is too large or too small to compute with; give a usual one"
 NO_MEMORY = "there is not enough memory; give a smaller batch, network or data set"
@@ -50,17 +51,23 @@ def commands() -> Any:
 
 def main() -> None:
     """Run a command: every failure is one line on standard error and exit code 2."""
-    signals.install(INTERRUPTED)
+    signals.install(_with_advice(INTERRUPTED))
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):  # a result is not lost for an ε it cannot show
             sys.stdout.reconfigure(errors="backslashreplace")
         code = commands()(standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED_CODE:
-            code = _fail(INTERRUPTED)
+            code = _fail(_with_advice(INTERRUPTED))
     except (Exception, KeyboardInterrupt) as error:
         code = _failed(error)
     sys.exit(code or 0)
+
+
+def _with_advice(what: str) -> str:
+    """Return what ended a command, with how to go on after it."""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    return f"{what}; {GO_ON.get(command, AGAIN)}"
 
 
 def _failed(error: BaseException) -> int:
@@ -76,9 +83,9 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, mistake):
         return _help(error) or _fail(error.format_message())
     if isinstance(error, typer.Abort | KeyboardInterrupt):
-        return _fail(INTERRUPTED)
+        return _fail(_with_advice(INTERRUPTED))
     if files.is_disk_full(error):
-        return _fail(FULL)
+        return _fail(_with_advice(FULL))
     if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
         return _fail(f"{error.filename}: {error.strerror}; give another path, or mend this one")
     if isinstance(error, ValueError | OSError):

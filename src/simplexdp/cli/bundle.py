@@ -58,6 +58,12 @@ def release(
     licence: Annotated[
         str, typer.Option(help="The licence that its card names, such as apache-2.0.")
     ] = "unknown",
+    intended_use: Annotated[
+        str | None, typer.Option(help="What the model is for, as its card says.")
+    ] = None,
+    curator: Annotated[
+        list[str] | None, typer.Option(help="Who holds the data, as its card says.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Copy what may be handed out of a run, and nothing else, into a new folder."""
@@ -70,6 +76,8 @@ def release(
         sign_with=sign_with,
         with_metrics=with_metrics,
         licence=licence,
+        intended_use=intended_use,
+        curators=curator or (),
     )
     _tell(sealed, as_json, None)
 

@@ -13,12 +13,18 @@ import typer
 from simplexdp.cli.shell import Json, app, emit
 from simplexdp.files import write_atomically
 
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(help="Code of your own that the model names (package.module:NAME), to import."),
+]
+
 
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A run's folder, or a released one.")],
     path: Annotated[Path, typer.Argument(help="An image, a folder of them, a table or an .npz.")],
     out: Annotated[Path, typer.Option(help="The table to write.")] = Path("predictions.csv"),
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Predict the class of each new record, read as the training records were."""
@@ -26,7 +32,7 @@ def predict(
 
     if out.exists():
         raise ValueError(f"{out} exists; name another file with --out")
-    loaded = load_model(model)
+    loaded = load_model(model, trust=trust or ())
     columns = loaded.table(path)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -51,13 +57,14 @@ def predict(
 def export(
     model: Annotated[Path, typer.Argument(help="A run's folder, or a released one.")],
     out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
+    trust: Trust = None,
     as_json: Json = False,
 ) -> None:
     """Write a model as ONNX with its preprocessing inside, checked against torch."""
     from simplexdp import load_model
     from simplexdp.export import to_onnx
 
-    loaded = load_model(model)
+    loaded = load_model(model, trust=trust or ())
     path = to_onnx(loaded, out)
     headline = loaded.statement.headline()
     record = {"onnx": str(path), "model": str(model), "headline": headline}

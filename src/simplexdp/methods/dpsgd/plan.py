@@ -14,6 +14,7 @@ Formal guarantee
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,16 @@ if TYPE_CHECKING:
 
 Loss = Callable[[nn.Module, Any], Tensor]
 MICROBATCH = 32
+# What torch says, at length, of a module whose gradients by record cannot be had.
+READS_VALUES = (
+    ("item()", "dynamic shape", "data pointer", "numpy()"),
+    "its loss or module takes a value out of a tensor (.item(), an if, a mask, numpy); use tensor "
+    "operations alone",
+)
+MIXES_RECORDS = (
+    ("running_mean", "in-place", "inplace", "more than 1 value per channel"),
+    "it mixes records or changes a tensor in place, as batch normalisation does; use nn.GroupNorm",
+)
 
 
 class DPSGDPlan(Stepped):
@@ -125,6 +136,7 @@ class DPSGDPlan(Stepped):
         self.noise_multiplier, self.epsilon = calibrate(epsilon, delta, self.sample_rate, steps)
         self._begin(seed)
         self._used = 0  # the step whose gradient was taken last
+        self._drawn: set[str] = set()  # of the current batch; empty for a batch of the user's own
 
     def resume_at(self, step: int) -> None:
         """Go on after `step` finished steps, as `Plan.resume_at`.
@@ -134,6 +146,22 @@ class DPSGDPlan(Stepped):
         """
         super().resume_at(step)
         self._used = step
+
+    def begin_step(self, batch_records: int, poisson: bool = False) -> int:
+        """Count a step for a batch of your own, as `Plan.begin_step`; its records are not checked.
+
+        Args:
+            batch_records: How many records the batch has.
+            poisson: Whether every record entered independently at the plan's rate.
+
+        Returns:
+            The number of the step.
+        """
+        self._drawn = set()
+        return super().begin_step(batch_records, poisson)
+
+    def _hand_out(self, batch: Any) -> None:
+        self._drawn = {_digest(part) for part in parts(batch)}
 
     def gradient(self, model: nn.Module, batch: Any, loss: Loss) -> None:
         """Set the parameters' `grad` to the noisy mean of the batch's clipped gradients.
@@ -148,8 +176,8 @@ class DPSGDPlan(Stepped):
 
         Raises:
             ValueError: If the records' gradients cannot be had, or the module keeps statistics.
-            BudgetExhausted: If the batch was used before, or has more records than it was drawn
-                with.
+            BudgetExhausted: If the batch was used before, or is not as `batches` gave it; what
+                changes a record belongs into the loss.
         """
         self._refuse_elsewhere()
         check_precision()
@@ -161,6 +189,11 @@ class DPSGDPlan(Stepped):
             raise BudgetExhausted(
                 "this batch is not the plan's current one, or its gradient was taken before; call "
                 "gradient once for each batch of batches()"
+            )
+        if self._drawn and not self._drawn.issuperset(_digest(part) for part in parts(batch)):
+            raise BudgetExhausted(
+                "these are not the records that batches() gave for this step; pass them as they "
+                "are, and change records in the loss"
             )
         self._used = self.steps_done
         totals = clipped_sums(model, batch, size, loss, self.clip, self.microbatch)
@@ -253,6 +286,24 @@ class _Loss(nn.Module):
         return found.reshape(())
 
 
+def _reason(error: Exception) -> str:
+    """Return in one sentence why a module has no gradients by record."""
+    said = str(error).strip() or repr(error)
+    for signs, reason in (READS_VALUES, MIXES_RECORDS):
+        if any(sign in said for sign in signs):
+            return reason
+    return said.splitlines()[0].split(". ")[0]
+
+
+def _digest(part: Any) -> str:
+    """Return what tells a tensor's content from another one's, wherever it is kept."""
+    values = torch.as_tensor(part).detach().cpu().contiguous()
+    content = values.flatten().view(torch.uint8).numpy()
+    return hashlib.sha256(
+        f"{values.dtype}{tuple(values.shape)}".encode() + content.data
+    ).hexdigest()
+
+
 def _slice(rows: slice, part: Any) -> Any:
     return part[rows]
 
@@ -291,9 +342,8 @@ def clipped_sums(
         rows = mapped(batch, partial(_slice, slice(first, first + microbatch)))
         try:
             by_record = vmap(grad(of_one), in_dims=(None, 0), randomness="different")(weights, rows)
-        except RuntimeError as error:
-            reason = (str(error).strip() or repr(error)).splitlines()[0]
-            raise ValueError(f"this module has no gradients by record: {reason}") from error
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(f"no gradients by record: {_reason(error)}") from error
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in by_record.values()]).norm(dim=0)
         # A gradient that is not finite cannot be clipped: it contributes nothing.
         factors = torch.where(norms.isfinite(), (clip / norms.clamp_min(1e-12)).clamp_max(1.0), 0.0)
