@@ -45,7 +45,8 @@ def test_every_budget_leaves_an_r_for_the_steps_of_the_recipe(name: str) -> None
 
 def test_the_table_holds_every_budget_beside_the_papers_number() -> None:
     cells = grid.experiment("fast").cells
-    assert len(cells) == sum(len(base.epsilons) + 1 for base in fast.RECIPES.values())
+    assert len(cells) == sum(len(base.epsilons) + 2 for base in fast.RECIPES.values())
+    assert sum(c.settings.norm == "batch" for c in cells) == len(fast.RECIPES)
     found = {(c.row, c.column): c.published for c in cells}
     # typed from the paper
     assert found["FashionMNIST", "ε = 1"] == (86.35, 3.79)

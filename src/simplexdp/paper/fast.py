@@ -65,19 +65,22 @@ def settings(name: str, **given: Any) -> Settings:
 
 
 def experiment() -> Experiment:
-    """Return the tables of all fast recipes: every budget and none, one data set after another."""
+    """Return the tables of all fast recipes: every budget and none, then ε = 1 with batch norm."""
     cells = [
         _cell(name, epsilon)
         for name, base in RECIPES.items()
         for epsilon in (*base.epsilons, math.inf)
     ]
+    cells += [_cell(name, 1.0, norm="batch") for name in RECIPES]
     return Experiment(NAME, "Fast recipes by budget", tuple(cells), study=True)
 
 
-def _cell(name: str, epsilon: float) -> Cell:
+def _cell(name: str, epsilon: float, **given: Any) -> Cell:
     base, none = RECIPES[name], math.isinf(epsilon)
-    run = settings(name, epsilon=float(epsilon), method="plain" if none else "dirichlet")
+    method = "plain" if none else "dirichlet"
+    run = settings(name, epsilon=float(epsilon), method=method, **given)
     wanted = (base.data, "dirichlet", base.published, None if none else epsilon)
     published = recipes.published_accuracy(*wanted)
     title = DATA_TITLES[base.data] + (f", {base.records:,} records" if base.records else "")
+    title += ", batch norm" if run.norm == "batch" else ""
     return Cell(identity.canonical(run), title, epsilon_label(epsilon), published, base.records)

@@ -120,6 +120,7 @@ def by_fast_recipes(found: Sequence[Group]) -> Table:
     notes = (
         f"ε by Theorem 1 as published, for exactly the recipe's steps; it bounds "
         f"{gather.COVERS_DRAWS}. At ε = ∞: plain training by the same recipe.",
+        "Batch norm breaks one more assumption: a record's draw depends on its batch.",
         "[n]: runs, where it is not 1. Worst class: over all runs. Minutes: of wall time on one "
         "core, the median.",
         *_copies(shown),
@@ -180,7 +181,7 @@ def _readme_column(group: Group) -> str | None:
     """Return where a group stands in the README's table; None if it does not."""
     settings = group.settings
     if group.experiment == fast.NAME:
-        return "fast" if settings.epsilon == 1.0 else None
+        return "fast" if settings.epsilon == 1.0 and settings.norm == "group" else None
     chosen = settings.options.keys() - {"features"}
     if group.of_study or group.shortened or chosen or settings.optimizer == "adam":
         return None
