@@ -7,6 +7,7 @@ import torch
 from simplexdp.data.augment import augment
 
 BOTH = ("random_crop", "horizontal_flip")
+SHIFT = ("random_shift", "horizontal_flip")
 
 
 def one_by_one(
@@ -14,15 +15,16 @@ def one_by_one(
 ) -> torch.Tensor:
     """The oracle: each image by slicing, with the same draws in the same order."""
     n, channels, height, width = batch.shape
-    top, left = np.full(n, 4), np.full(n, 4)
-    if "random_crop" in names:
-        top, left = (offsets[:, 0] for offsets in rng.integers(0, 9, size=(2, n, 1)))
+    by = 2 if "random_shift" in names else 4
+    top, left = np.full(n, by), np.full(n, by)
+    if {"random_crop", "random_shift"} & set(names):
+        top, left = (offsets[:, 0] for offsets in rng.integers(0, 2 * by + 1, size=(2, n, 1)))
     flip = rng.random((n, 1))[:, 0] < 0.5 if "horizontal_flip" in names else np.zeros(n, bool)
     images = []
     for i in range(n):
         black = 0 if batch.dtype == torch.uint8 else -1.0
-        canvas = torch.full((channels, height + 8, width + 8), black, dtype=batch.dtype)
-        canvas[:, 4 : 4 + height, 4 : 4 + width] = batch[i]
+        canvas = torch.full((channels, height + 2 * by, width + 2 * by), black, dtype=batch.dtype)
+        canvas[:, by : by + height, by : by + width] = batch[i]
         window = canvas[:, top[i] : top[i] + height, left[i] : left[i] + width]
         images.append(torch.flip(window, dims=(2,)) if flip[i] else window)
     return torch.stack(images)
@@ -33,7 +35,7 @@ def pictures(n: int, channels: int, height: int, width: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(1).integers(1, 256, shape, dtype=np.uint8))
 
 
-@pytest.mark.parametrize("names", [BOTH, BOTH[:1], BOTH[1:], BOTH[::-1], ()])
+@pytest.mark.parametrize("names", [BOTH, BOTH[:1], BOTH[1:], BOTH[::-1], SHIFT, SHIFT[:1], ()])
 @pytest.mark.parametrize("shape", [(7, 3, 32, 32), (5, 1, 28, 28), (3, 2, 6, 9), (1, 1, 1, 1)])
 def test_agrees_with_a_loop_over_the_images(
     names: tuple[str, ...], shape: tuple[int, int, int, int]
@@ -77,13 +79,33 @@ def test_every_window_and_both_directions_are_equally_likely() -> None:
     assert np.abs(counts - 200).max() < 85
 
 
+def test_the_eight_symmetries_of_the_square_are_equally_likely() -> None:
+    # 8,000 images: 1,000 a symmetry, six standard deviations are 178.
+    n = 8000
+    corner = torch.arange(9, dtype=torch.uint8).reshape(1, 1, 3, 3)
+    got = augment(corner.repeat(n, 1, 1, 1), ("dihedral",), np.random.default_rng(3))
+    turned = [torch.rot90(m, k, (2, 3)) for m in (corner, corner.flip(3)) for k in range(4)]
+    counts = [int((got == one).flatten(1).all(1).sum()) for one in turned]
+    assert sum(counts) == n
+    assert max(abs(count - 1000) for count in counts) < 178
+
+
+@pytest.mark.parametrize(
+    ("names", "match"),
+    [(("random_crop", "random_shift"), "both move"), (("dihedral",), "square images")],
+)
+def test_what_does_not_fit_is_refused(names: tuple[str, ...], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        augment(pictures(1, 1, 8, 6), names, np.random.default_rng(0))
+
+
 def test_an_empty_batch_passes() -> None:
     batch = torch.zeros((0, 3, 32, 32), dtype=torch.uint8)
     assert augment(batch, BOTH, np.random.default_rng(0)).shape == batch.shape
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'cutout'.*random_crop or horizontal_flip"):
+    with pytest.raises(ValueError, match=r"'cutout'.*random_crop or random_shift or"):
         augment(pictures(1, 1, 8, 8), ("cutout",), np.random.default_rng(0))
 
 

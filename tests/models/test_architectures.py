@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -122,3 +124,31 @@ def test_opacus_gradients_are_those_of_each_record(name: str) -> None:
     for k, parameter in enumerate(model.parameters()):
         for i in range(2):
             torch.testing.assert_close(parameter.grad_sample[i], alone[i][k], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("fast-mirrored", lambda x: x.flip(3)),
+        ("fast-turned", lambda x: x.rot90(1, (2, 3))),
+        ("fast-turned", lambda x: x.flip(2)),
+    ],
+)
+def test_views_make_a_network_the_same_for_an_image_and_its_likes(
+    name: str, same: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    torch.manual_seed(0)
+    model, x = models.build(name, (3, 16, 16), 4), torch.randn(5, 3, 16, 16)
+    assert not torch.allclose(model(x), model(same(x)), atol=1e-3)  # in training it is one view
+    model.eval()
+    assert torch.allclose(model(x), model(same(x)), atol=1e-5)
+
+
+def test_the_wide_network_looks_at_three_places() -> None:
+    torch.manual_seed(0)
+    model, x = models.build("fast-wide", (3, 16, 16), 4).eval(), torch.randn(2, 3, 16, 16)
+    edge = torch.cat([x[..., :1], x, x[..., -1:]], 3)
+    edge = torch.cat([edge[:, :, :1], edge, edge[:, :, -1:]], 2)
+    places = [edge[:, :, k : k + 16, k : k + 16] for k in range(3)]
+    seen = [model.network(v).log_softmax(1) for p in places for v in (p, p.flip(3))]
+    assert torch.allclose(model(x), torch.stack(seen).mean(0), atol=1e-5)

@@ -6,14 +6,17 @@ They train well with Muon, in few epochs: convolutions begin as the identity whe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from simplexdp.models.layers import Residual, image_shape, norm_layer
 
 Widths = tuple[int, int, int]
+Views = Callable[[torch.Tensor], list[torch.Tensor]]
 SMALL: Widths = (32, 64, 128)
 WIDE: Widths = (48, 96, 192)
 GROUP = 16  # channels
@@ -47,20 +50,40 @@ class Scale(nn.Module):
         return x * self.factor
 
 
-class Mirrored(nn.Module):
-    """A network that in evaluation adds its log-probabilities of an image and of its mirror."""
+class Viewed(nn.Module):
+    """A network that in evaluation averages its log-probabilities over views of an image."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, views: Views) -> None:
         super().__init__()
         self.network = network
+        self.views = views
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits, or in evaluation the mean log-probabilities."""
-        logits: torch.Tensor = self.network(x)
         if self.training:
+            logits: torch.Tensor = self.network(x)
             return logits
-        mirror: torch.Tensor = self.network(x.flip(3))
-        return 0.5 * (logits.log_softmax(1) + mirror.log_softmax(1))
+        seen = self.views(x)
+        total = sum(self.network(view).log_softmax(1) for view in seen)
+        return torch.as_tensor(total / len(seen))
+
+
+def mirrored(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return images and their mirrors."""
+    return [x, x.flip(3)]
+
+
+def moved(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return images where they are and a pixel away along either diagonal, and their mirrors."""
+    wide = functional.pad(x, (1, 1, 1, 1), mode="replicate")
+    return [v for at in (x, wide[..., :-2, :-2], wide[..., 2:, 2:]) for v in mirrored(at)]
+
+
+def turned(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return images under the symmetries of the rectangle, or the eight of the square."""
+    flipped = [v for at in (x, x.flip(2)) for v in mirrored(at)]
+    square = x.shape[2] == x.shape[3]
+    return flipped + [v.transpose(2, 3) for v in flipped if square]
 
 
 def fast(
@@ -81,9 +104,14 @@ def fast(
 
 def fast_mirrored(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
     """Return `fast`, for images whose mirror has the same label."""
-    return Mirrored(fast(input_shape, classes, norm))
+    return Viewed(fast(input_shape, classes, norm), mirrored)
+
+
+def fast_turned(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
+    """Return `fast`, for images without an up or down: skin, cells, satellites."""
+    return Viewed(fast(input_shape, classes, norm), turned)
 
 
 def fast_wide(input_shape: tuple[int, ...], classes: int, norm: str = "group") -> nn.Module:
-    """Return `fast_mirrored` with more channels, for colour images such as CIFAR10's."""
-    return Mirrored(fast(input_shape, classes, norm, WIDE))
+    """Return `fast` with more channels, for colour images, tested at three places."""
+    return Viewed(fast(input_shape, classes, norm, WIDE), moved)

@@ -10,7 +10,7 @@ from torch import nn
 
 from simplexdp import plugins
 from simplexdp.models.cnn import cnn
-from simplexdp.models.fast import fast, fast_mirrored, fast_wide
+from simplexdp.models.fast import fast, fast_mirrored, fast_turned, fast_wide
 from simplexdp.models.layers import NORMS
 from simplexdp.models.logistic import logistic
 from simplexdp.models.mlp import mlp
@@ -24,6 +24,7 @@ BUILT_IN: dict[str, Factory] = {
     "cnn": cnn,
     "fast": fast,
     "fast-mirrored": fast_mirrored,
+    "fast-turned": fast_turned,
     "fast-wide": fast_wide,
     "logistic": logistic,
     "mlp": mlp,
