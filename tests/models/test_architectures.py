@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from simplexdp import models
+from simplexdp.models.fast import whitening
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
@@ -152,3 +154,26 @@ def test_the_wide_network_looks_at_three_places() -> None:
     places = [edge[:, :, k : k + 16, k : k + 16] for k in range(3)]
     seen = [model.network(v).log_softmax(1) for p in places for v in (p, p.flip(3))]
     assert torch.allclose(model(x), torch.stack(seen).mean(0), atol=1e-5)
+
+
+def test_whitening_filters_whiten_what_correlates_as_they_suppose() -> None:
+    filters = whitening(3, 4).double().flatten(1)
+    pixels = [(c, y, x) for c in range(3) for y in range(4) for x in range(4)]
+    supposed = torch.tensor(
+        [
+            [
+                math.exp(-abs(a - d) / 20 - math.hypot(b - e, 1.05 * (c - f)) / 8)
+                for d, e, f in pixels
+            ]
+            for a, b, c in pixels
+        ],
+        dtype=torch.float64,
+    )
+    response = filters @ supposed @ filters.T
+    variances = response.diagonal()
+    assert float((response - variances.diag()).abs().max()) < 1e-4
+    assert float(variances.max()) < 1.0 + 1e-4
+    assert float(variances[0]) > 0.999
+    assert float(variances.min()) > 0.2  # damped by 0.002, as the smallest eigenvalues are noise
+    sizes = filters.square().sum(1).sort().values
+    assert float((sizes.diff() / sizes[1:]).min()) > 1e-6  # no two alike, whose order would vary
