@@ -122,7 +122,8 @@ def fast(
     if whitened:
         filters = whitening(channels, 4)[: widths[0] // 2]
         with torch.no_grad():
-            stem[0].weight[: 2 * len(filters)] = torch.cat([filters, -filters])
+            weight = stem.get_parameter("0.weight")
+            weight[: 2 * len(filters)] = torch.cat([filters, -filters])
     layers = [stem, Residual(_layer(widths[0], widths[0], norm))]
     for before, width in pairwise(widths):
         layers += [nn.MaxPool2d(2), _layer(before, width, norm)]

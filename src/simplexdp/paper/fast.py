@@ -14,7 +14,9 @@ from simplexdp.settings import Settings
 
 NAME = "fast"
 PREFIX = f"{NAME}-"
-BOTH = ("random_crop", "horizontal_flip")
+CROPPED, MIRRORED = ("random_crop",), ("horizontal_flip",)
+MOVED = ("random_shift", "horizontal_flip")
+TURNED = ("random_crop", "dihedral")
 LINK = {"link": "log"}
 USUAL: dict[str, Any] = {"schedule": "triangular", "effective_lr": 0.2, "weight_decay": 5e-4}
 
@@ -36,11 +38,11 @@ class Fast:
 RECIPES = {
     PREFIX + fast.data: fast
     for fast in (
-        Fast("fashion-mnist", "fast-mirrored", 250, 6, BOTH[1:], (0.5, 1, 2, 4), "inception"),
-        Fast("dermamnist", "fast-mirrored", 70, 60, BOTH, (1, 4, 7.42), "resnet9"),
-        Fast("svhn", "fast", 80, 60, BOTH[:1], (1, 4), "resnet18", SVHN_PART_RECORDS),
-        Fast("mnist", "fast", 250, 6, BOTH[:1], (0.5, 1, 2, 4), "inception"),
-        Fast("cifar10", "fast-wide", 500, 10, BOTH, (1, 2, 3, 4, 6, 8), "resnet18"),
+        Fast("fashion-mnist", "fast-mirrored", 250, 6, MIRRORED, (0.5, 1, 2, 4), "inception"),
+        Fast("dermamnist", "fast-turned", 70, 60, TURNED, (1, 4, 7.42), "resnet9"),
+        Fast("svhn", "fast", 80, 60, CROPPED, (1, 4), "resnet18", SVHN_PART_RECORDS),
+        Fast("mnist", "fast", 250, 6, CROPPED, (0.5, 1, 2, 4), "inception"),
+        Fast("cifar10", "fast-wide", 500, 16, MOVED, (1, 2, 3, 4, 6, 8), "resnet18"),
     )
 }
 
