@@ -42,7 +42,7 @@ RECIPES = {
         Fast("dermamnist", "fast-turned", 70, 60, TURNED, (1, 4, 7.42), "resnet9"),
         Fast("svhn", "fast", 80, 60, CROPPED, (1, 4), "resnet18", SVHN_PART_RECORDS),
         Fast("mnist", "fast", 250, 6, CROPPED, (0.5, 1, 2, 4), "inception"),
-        Fast("cifar10", "fast-wide", 500, 16, MOVED, (1, 2, 3, 4, 6, 8), "resnet18"),
+        Fast("cifar10", "fast-wide", 250, 16, MOVED, (1, 2, 3, 4, 6, 8), "resnet18"),
     )
 }
 
