@@ -283,3 +283,18 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(
     monkeypatch.setattr(os, "access", lambda path, mode: "results" not in str(path))
     with pytest.raises(ValueError, match="cannot be written to; name another folder"):
         reproduce.reproduce("small", results=tmp_path / "results", runs=tmp_path / "runs")
+
+
+def test_the_time_is_told_by_the_records_of_runs_like_them(small):
+    work = sweep.work_of(small, seeds=2)
+    of = {w.settings.method: w for w in work}
+    made = [
+        {"configuration": of["plain"].settings.to_json(), "seconds": seconds}
+        for seconds in (60.0, 120.0, 600.0)
+    ]
+    assert reproduce.expected(work, []) == ""
+    plain = [w for w in work if w.settings.method == "plain"]
+    said = reproduce.expected(plain, made)
+    assert said.startswith(f"; about {2 * len(plain)} minutes, by")  # the median is two
+    said = reproduce.expected(work, made)
+    assert f"for all but {len(work) - len(plain)} of them" in said

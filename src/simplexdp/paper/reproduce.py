@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from simplexdp import distributed, files
 from simplexdp.paper import cluster, computed, cost, grid, records, table
 from simplexdp.paper import sweep as local
 from simplexdp.paper.asked import Asked
+
+ALIKE = ("data", "method", "model", "batch_size", "steps", "epochs")
 
 
 def names() -> tuple[str, ...]:
@@ -109,7 +112,7 @@ def _make_missing(
     if todo:
         for folder in (asked.results / "runs" / name, asked.runs):
             files.make_writable(folder)
-        _say(f"{name}: {len(todo)} of {len(work)} runs are missing")
+        _say(f"{name}: {len(todo)} of {len(work)} runs are missing{expected(todo, loaded.records)}")
         try:
             swept = sweep(todo, asked.results, asked.runs)
         except local.DiskFull as full:
@@ -123,6 +126,27 @@ def _make_missing(
         **dataclasses.asdict(swept),
         "left_out": list(loaded.left_out),
     }
+
+
+def expected(todo: Sequence[local.Work], made: Sequence[Mapping[str, Any]]) -> str:
+    """Say how long runs will take, by the records of runs like them; nothing where there are none.
+
+    Alike are runs of one network, or method, on one data set for as many epochs or steps.
+    """
+    seconds: dict[str, list[float]] = {}
+    for record in made:
+        seconds.setdefault(_kind(record["configuration"]), []).append(record["seconds"])
+    known = [seconds[kind] for w in todo if (kind := _kind(w.settings.to_json())) in seconds]
+    if not known:
+        return ""
+    minutes = sum(statistics.median(alike) for alike in known) / 60
+    unknown = len(todo) - len(known)
+    rest = f" for all but {unknown} of them" if unknown else ""
+    return f"; about {minutes:,.0f} minutes{rest}, by the records of runs like them"
+
+
+def _kind(configuration: Mapping[str, Any]) -> str:
+    return str([configuration.get(name) for name in ALIKE])
 
 
 def text_of(summary: dict[str, Any]) -> str:
