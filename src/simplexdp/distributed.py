@@ -16,6 +16,10 @@ Argument: Poisson sampling decides every record by a coin of its own.  Restricti
 Assumptions: all ranks have the same seed (`agree`) and the same records (`check_same`), and each
     rank draws its noise and its dropout from streams of its own (`own_seed`): shared between ranks
     they would tie two records to each other, which the accountants exclude.
+A method that sums over all records in every step (`certified`) has a part of the rows in each
+process instead (`part`). Its sums are whole numbers, added exactly (`everywhere`), and its noise is
+drawn once, by the first process, and sent to the others (`same_bits`): all of them know the exact
+sums and the noise, so the processes and what connects them must be as trusted as one.
 Batch normalisation sees the shard and not the batch, so with it N ranks train another model than
 one process does; with group normalisation they train the same one.
 """
@@ -24,16 +28,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from simplexdp import sampling
+from simplexdp.noise import Bits
 
 SEED_BYTES = 64
 
@@ -88,6 +95,35 @@ def shard(indices: sampling.Indices) -> sampling.Indices:
     return indices if world() == 1 else indices[indices % world() == rank()]
 
 
+def part(blocks: Sequence[slice]) -> slice:
+    """Return this process's part of blocks that follow each other: a run of them, maybe empty."""
+    first, last = (len(blocks) * k // world() for k in (rank(), rank() + 1))
+    return slice(blocks[first].start, blocks[last - 1].stop) if first < last else slice(0, 0)
+
+
+def everywhere(total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the sum of whole numbers over all processes, on each of them."""
+    if world() == 1:
+        return total
+    sent = torch.from_numpy(total.copy()).to(_device())
+    distributed.all_reduce(sent)
+    return np.asarray(sent.cpu().numpy())
+
+
+def same_bits(bits: Bits) -> Bits:
+    """Return the first process's source of random bits, for all of them to call together."""
+    if world() == 1:
+        return bits
+
+    def shared(count: int) -> npt.NDArray[np.uint64]:
+        drawn = bits(count).copy() if is_first() else np.zeros(count, dtype=np.uint64)
+        sent = torch.from_numpy(drawn.view(np.int64)).to(_device())
+        distributed.broadcast(sent, src=0)
+        return np.asarray(sent.cpu().numpy()).view(np.uint64)
+
+    return shared
+
+
 def agree(seed: int) -> int:
     """Return the seed of the first process, on all of them."""
     if world() == 1:
@@ -99,10 +135,20 @@ def agree(seed: int) -> int:
     return int.from_bytes(sent.tolist(), "big")
 
 
-def check_same(fingerprint: str) -> None:
+OTHER_RECORDS = (
+    "the processes do not have the same training records; "
+    "give all of them the same files, since each takes its share of every batch"
+)
+
+
+def check_same(fingerprint: str, otherwise: str = OTHER_RECORDS) -> None:
     """Refuse, on all processes alike, where they do not have the same training records.
 
     A rate and a noise that fit the records of one would be applied to those of another.
+
+    Args:
+        fingerprint: Of what has to be the same.
+        otherwise: What is said where it is not.
     """
     if world() == 1:
         return
@@ -112,10 +158,7 @@ def check_same(fingerprint: str) -> None:
     distributed.all_reduce(least, op=distributed.ReduceOp.MIN)
     distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
     if not torch.equal(least, most):
-        raise ValueError(
-            "the processes do not have the same training records; "
-            "give all of them the same files, since each takes its share of every batch"
-        )
+        raise ValueError(otherwise)
 
 
 def own_seed(seed: int) -> int:

@@ -74,7 +74,7 @@ def test_blocks_divide_no_person_and_leave_nothing_out(
     monkeypatch.setattr(exact_sums, "STRIDE", stride)
     counts = [3, 1, 12, 2, 2, 1]
     rows = rows_of(counts)
-    blocks = list(rows.strides())
+    blocks = rows.strides
     assert [i for b in blocks for i in range(b.start, b.stop)] == list(range(sum(counts)))
     edges = {0, *itertools.accumulate(counts)}
     assert {b.start for b in blocks} | {b.stop for b in blocks} <= edges

@@ -50,6 +50,10 @@ class Split:
         groups = None if self.groups is None else self.groups[rows]
         return Split(self.inputs[rows], self.labels[rows], groups)
 
+    def arrays(self) -> list[Array]:
+        """Return what there is of each record: input, label, and person where one is named."""
+        return [self.inputs, self.labels, *([] if self.groups is None else [self.groups])]
+
     @property
     def persons(self) -> int:
         """Return how many persons there are: as many as records without groups."""

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from simplexdp.features import cache
+from simplexdp.features.cache import room
 from simplexdp.features.maps import NAMES, Array, FeatureMap, RowMap, build
 from simplexdp.features.provenance import NO_DATA, Provenance
 
-__all__ = ["NAMES", "NO_DATA", "FeatureMap", "Provenance", "RowMap", "build", "compute"]
+__all__ = ["NAMES", "NO_DATA", "FeatureMap", "Provenance", "RowMap", "build", "compute", "room"]
 
 # Small blocks stay in the processor's cache: 32 images are faster than 256.
 BLOCK = 32

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from simplexdp import files
@@ -91,6 +93,49 @@ def write(key: str, rows: int, columns: int, blocks: Iterator[Array]) -> Array:
         raise
     finished: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return finished
+
+
+class Streamed:
+    """Rows of whole numbers of 16 bits in a file without a name: memory holds a block of them.
+
+    Nothing is mapped: a page that is read stays the system's own, to drop as it likes.
+
+    Args:
+        records: How many rows.
+        width: Of how many coordinates.
+    """
+
+    def __init__(self, records: int, width: int) -> None:
+        files.make_cache(folder(), mode=0o700)
+        self.shape = (records, width)
+        self._file = tempfile.TemporaryFile(dir=folder(), buffering=0)  # noqa: SIM115
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file.fileno(), 0, 2 * records * width)
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self.shape[0]
+
+    def __getitem__(self, where: slice, /) -> torch.Tensor:
+        """Read some rows."""
+        first, last, _ = where.indices(len(self))
+        self._file.seek(2 * first * self.shape[1])
+        rows = np.fromfile(self._file, np.int16, (last - first) * self.shape[1])
+        return torch.from_numpy(rows.reshape(last - first, self.shape[1])).float()
+
+    def __setitem__(self, where: slice, rows: torch.Tensor, /) -> None:
+        """Write some rows, which must be whole numbers that 16 bits hold."""
+        whole = rows.to(torch.int16)
+        if not torch.equal(whole.float(), rows):
+            raise ValueError("rows to be streamed must be whole numbers of 16 bits")
+        self._file.seek(2 * where.indices(len(self))[0] * self.shape[1])
+        whole.numpy().tofile(self._file)
+
+
+def room(size: tuple[int, int], mebibytes: int) -> torch.Tensor | Streamed:
+    """Return room for rows of this size: in memory up to so many MiB, else in a file."""
+    fits = 4 * size[0] * size[1] <= mebibytes * 2**20
+    return torch.empty(size, dtype=torch.float32) if fits else Streamed(*size)
 
 
 def _digest(rows: Array) -> hashlib._Hash:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.linear import exact_sums, noisy_gd, whitening
+from simplexdp.linear.exact_sums import Everywhere, Store, alone, in_memory
 from simplexdp.linear.rule import Rule, choose
 from simplexdp.noise import Bits, OnRelease, unheard
 
@@ -186,6 +187,8 @@ def fit(
     on_step: Callable[[int], None] = lambda step: None,
     on_release: OnRelease = unheard,
     persons: NDArray[np.int64] | None = None,
+    everywhere: Everywhere = alone,
+    store: Callable[[int, int], Store] = in_memory,
 ) -> Fitted:
     """Fit on raw features with the given rule and its cost.
 
@@ -201,6 +204,12 @@ def fit(
         on_release: Told of each release before it is used, by its name: mean, moments or steps.
         persons: Whose each record is, by numbers from 0, each of which occurs; the unit of privacy
             is then the person. None where every record is a unit of its own.
+        everywhere: Adds whole numbers over all processes, where each of them has a part of the rows
+            and calls this function with the same ``bits``. A part is of whole persons. If it is of
+            whole blocks of ``exact_sums.strides``, the weights are those that one process finds,
+            to the last bit.
+        store: Gives room for the transformed rows, of so many records and coordinates, which are
+            whole numbers of less than 16 bits: in memory unless given.
 
     Returns:
         The released weights.
@@ -214,17 +223,16 @@ def fit(
         are zeroed out together: mean and moments see one record of each, its first, and in every
         step the gradients of a person are clipped together.
     """
-    check(features, labels, classes, shape, rule, persons)
-    order = None
-    one_each = features
+    check(features, labels, classes, shape, rule, persons, everywhere)
+    order = one_each = None
     if persons is not None:
-        one_each = features[np.unique(persons, return_index=True)[1]]
+        one_each = np.unique(persons, return_index=True)[1]
         order = np.argsort(persons, kind="stable")
         labels, persons = labels[order], persons[order]
-    change = shaped(one_each, shape, rule, cost, bits, on_release)
-    rows = transformed(features, change, order, persons)
+    change = shaped(features, shape, rule, cost, bits, on_release, one_each, everywhere)
+    rows = transformed(features, change, order, persons, store)
     rule = rule.stable(change.largest)
-    log_prior = public_log_prior(labels, classes)
+    log_prior = public_log_prior(labels, classes, everywhere)
     weights = noisy_gd.descend(
         rows,
         torch.from_numpy(labels),
@@ -234,6 +242,7 @@ def fit(
         bits,
         on_step,
         on_release,
+        everywhere,
     )
     raw, offset = change.fold(weights)
     return Fitted(raw, offset + log_prior, cost, rule)
@@ -246,22 +255,29 @@ def shaped(
     cost: Spending,
     bits: Bits,
     on_release: OnRelease = unheard,
+    one_each: NDArray[np.int64] | None = None,
+    everywhere: Everywhere = alone,
 ) -> whitening.Transform:
-    """Return the transform from the released mean and moments, as far as the rule pays for them."""
+    """Return the transform from the released mean and moments, as far as the rule pays for them.
+
+    With ``one_each``, from those rows alone: one of each person.
+    """
     mean = np.zeros(shape[0] * shape[1])
     if rule.step_share == 1.0:
         return whitening.identity(mean, *shape)
     total, by_channel, by_position = exact_sums.statistics(
-        features, whitening.RAW_ROW_BOUND, *shape, moments=rule.moment_share > 0
+        features, whitening.RAW_ROW_BOUND, *shape, moments=rule.moment_share > 0, order=one_each
     )
+    total, by_channel, by_position = map(everywhere, (total, by_channel, by_position))
+    units = int(everywhere(np.array([len(features) if one_each is None else len(one_each)]))[0])
     if rule.mean_share > 0:
-        mean = whitening.release_mean(total, len(features), cost.mu_mean, bits, on_release)
+        mean = whitening.release_mean(total, units, cost.mu_mean, bits, on_release)
     if rule.moment_share == 0:
         return whitening.identity(mean, *shape)
     moments = whitening.release_moments(
-        by_channel, by_position, len(features), mean, cost.mu_moments, bits, on_release
+        by_channel, by_position, units, mean, cost.mu_moments, bits, on_release
     )
-    return whitening.transform(moments, len(features), rule.ridge, rule.width)
+    return whitening.transform(moments, units, rule.ridge, rule.width)
 
 
 def transformed(
@@ -269,24 +285,29 @@ def transformed(
     change: whitening.Transform,
     order: NDArray[np.int64] | None = None,
     persons: NDArray[np.int64] | None = None,
+    store: Callable[[int, int], Store] = in_memory,
 ) -> exact_sums.Rows:
     """Return all rows, whitened and quantised, block by block, in an order by persons if any."""
-    integers = torch.empty(len(features), len(change.kept), dtype=torch.float32)
+    integers = store(len(features), len(change.kept))
     norms = torch.empty(len(features), dtype=torch.float64)
-    for index, block in enumerate(exact_sums.blocks(features, order)):
-        where = slice(index * exact_sums.STRIDE, (index + 1) * exact_sums.STRIDE)
-        rows = exact_sums.quantize(change.apply(block), WHITENED_ROW_BOUND, out=integers[where])
-        norms[where] = rows.norms
     whose = None if persons is None else torch.from_numpy(persons)
-    return exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND, whose)
+    rows = exact_sums.Rows(integers, norms, WHITENED_ROW_BOUND, whose)
+    for where in rows.strides:
+        block = change.apply(exact_sums.block_of(features, where, order))
+        found = exact_sums.quantize(block, WHITENED_ROW_BOUND)
+        integers[where], norms[where] = found.integers[:], found.norms
+    return rows
 
 
-def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
+def public_log_prior(
+    labels: NDArray[np.int64], classes: int, everywhere: Everywhere = alone
+) -> Floats:
     """Return log of the class shares, one record added to each: free, as labels are public.
 
     Args:
         labels: Public labels, whole numbers from 0.
         classes: Number of classes.
+        everywhere: Adds whole numbers over all processes.
 
     Returns:
         One number a class.
@@ -297,7 +318,7 @@ def public_log_prior(labels: NDArray[np.int64], classes: int) -> Floats:
         >>> np.exp(linear.public_log_prior(np.array([0, 0, 1]), 2)).round(2).tolist()
         [0.6, 0.4]
     """
-    counts = np.bincount(labels, minlength=classes) + 1.0
+    counts = everywhere(np.bincount(labels, minlength=classes)) + 1.0
     return np.asarray(np.log(counts / counts.sum()))
 
 
@@ -308,6 +329,7 @@ def check(
     shape: tuple[int, int],
     rule: Rule,
     persons: NDArray[np.int64] | None = None,
+    everywhere: Everywhere = alone,
 ) -> None:
     """Refuse what cannot be trained on, before anything is spent.
 
@@ -322,6 +344,7 @@ def check(
         shape: Channels and positions.
         rule: The rule.
         persons: Whose each record is.
+        everywhere: Adds whole numbers over all processes.
 
     Raises:
         ValueError: If shapes, labels, persons or the rule do not fit, or sums would not be exact.
@@ -334,13 +357,15 @@ def check(
         raise ValueError(
             f"the features have shape {features.shape}, not (records, {shape[0] * shape[1]})"
         )
-    if len(features) != len(labels) or len(labels) < 1:
+    if len(features) != len(labels):
         raise ValueError(f"{len(features)} feature rows but {len(labels)} labels; they must match")
-    if classes < 2 or labels.min() < 0 or labels.max() >= classes:
+    if int(everywhere(np.array([len(labels)]))[0]) == 0:
+        raise ValueError("there are no records to train on; give rows with labels")
+    if classes < 2 or (labels < 0).any() or (labels >= classes).any():
         raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, of two or more")
     if persons is None:
         return
-    if persons.shape != labels.shape or persons.min() < 0 or not np.bincount(persons).all():
+    if persons.shape != labels.shape or (persons < 0).any() or not np.bincount(persons).all():
         raise ValueError("persons must be whole numbers from 0 without a gap, one for each record")
-    if persons.max() == 0:
+    if int(everywhere(np.array([len(np.bincount(persons))]))[0]) < 2:
         raise ValueError("all records are of one person; there must be at least two")

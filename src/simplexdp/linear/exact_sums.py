@@ -17,7 +17,9 @@ Formal guarantee
     partial sums of at most B·clip (or B·bound²) in integer units; B is chosen from that. Norms of
     whole numbers are computed in double precision and compared with a margin of 1e-9, far above
     their rounding error. A row or coefficient that is not finite (the overflow of one record in
-    what comes before) counts as zero, so that it cannot reach the sums of the others.
+    what comes before) counts as zero, so that it cannot reach the sums of the others. Sums of
+    several processes, each of its own rows, are added as whole numbers (``Everywhere``), which is
+    exact in any order.
     Assumption: the processor's arithmetic is IEEE 754, in single precision too. torch can be told
     to compute such products in fewer bits (bfloat16 or TF32); ``check_products`` multiplies whole
     numbers of the largest size before a fit and refuses if a digit is lost.
@@ -27,13 +29,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+# Adds whole numbers over all processes that hold a part of the rows, and returns them to each.
+Everywhere = Callable[[Integers], Integers]
 
 ROW_UNIT = 2.0**-10
 COEFFICIENT_UNIT = 2.0**-9
@@ -48,14 +53,45 @@ CHECK_SIZE, CHECK_LARGE, CHECK_SMALL = 64, 2**12 - 1, 2**6 - 1
 STRIDE = 2048
 
 
+class Store(Protocol):
+    """What keeps rows of whole numbers, and gives slices of them in single precision."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return how many rows there are, and of how many coordinates."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        ...
+
+    def __getitem__(self, where: slice, /) -> torch.Tensor:
+        """Return some rows."""
+        ...
+
+    def __setitem__(self, where: slice, rows: torch.Tensor, /) -> None:
+        """Keep some rows."""
+        ...
+
+
+def in_memory(records: int, width: int) -> Store:
+    """Return room for rows in memory."""
+    return torch.empty(records, width, dtype=torch.float32)
+
+
+def alone(total: Integers) -> Integers:
+    """Return what is already the sum over all processes: there is one."""
+    return total
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Rows of whole numbers (× ROW_UNIT), kept in single precision, and their real norms.
+    """Rows of whole numbers (× ROW_UNIT), given in single precision, and their real norms.
 
     ``persons`` are whose the rows are, by ascending numbers from 0; without, each is one's own.
     """
 
-    integers: torch.Tensor
+    integers: Store
     norms: torch.Tensor
     bound: float
     persons: torch.Tensor | None = None
@@ -71,29 +107,43 @@ class Rows:
     @property
     def units(self) -> int:
         """Return how many units of privacy there are: persons, or rows without."""
-        return len(self) if self.persons is None else int(self.persons[-1]) + 1
+        return len(self) if self.persons is None else len(torch.bincount(self.persons))
 
-    def strides(self) -> Iterator[slice]:
-        """Yield blocks of about STRIDE rows that divide no person."""
-        if self.persons is None:
-            ends = torch.arange(STRIDE, len(self) + STRIDE, STRIDE).clamp_max(len(self))
-        else:
-            last = torch.bincount(self.persons).cumsum(0)  # where each person ends
-            wanted = torch.arange(STRIDE, len(self) + STRIDE, STRIDE).clamp_max(len(self))
-            ends = last[torch.searchsorted(last, wanted)].unique()
-        first = 0
-        for end in ends.tolist():
-            yield slice(first, end)
-            first = end
+    @cached_property
+    def strides(self) -> list[slice]:
+        """Return blocks of about STRIDE rows that divide no person."""
+        return strides(len(self), None if self.persons is None else self.persons.numpy())
 
 
-def quantize(rows: torch.Tensor, bound: float, out: torch.Tensor | None = None) -> Rows:
+def strides(records: int, persons: Integers | None = None) -> list[slice]:
+    """Return blocks of about STRIDE rows, in order, of whole persons.
+
+    Each is a function of where it begins and of the rows from there on, so that processes that
+    share the blocks between them compute what one process would, to the last bit.
+
+    Args:
+        records: How many rows.
+        persons: Whose each is, by ascending numbers; each row is one's own without.
+    """
+    last = None if persons is None else np.bincount(persons).cumsum()  # where each person ends
+    found: list[slice] = []
+    first = 0
+    while first < records or not found:
+        end = min(first + STRIDE, records)
+        if last is not None and records:
+            end = int(last[np.searchsorted(last, end)])
+        found.append(slice(first, end))
+        first = end
+    return found
+
+
+def quantize(rows: torch.Tensor, bound: float) -> Rows:
     """Return rows in whole numbers of ROW_UNIT with norm ≤ bound: rounded, or scaled and cut."""
     if not 0 < bound <= LARGEST_BOUND:
         raise ValueError(
             f"the bound on a row's norm is {bound}; it must lie in (0, {LARGEST_BOUND}]"
         )
-    integers = torch.empty(rows.shape, dtype=torch.float32) if out is None else out
+    integers = torch.empty(rows.shape, dtype=torch.float32)
     norms = torch.empty(len(rows), dtype=torch.float64)
     for first in range(0, len(rows), STRIDE):
         where = slice(first, first + STRIDE)
@@ -144,7 +194,7 @@ def _together(sizes: torch.Tensor, persons: torch.Tensor | None) -> torch.Tensor
     """Return for each record the sum of the sizes over its person; its own without persons."""
     if persons is None:
         return sizes
-    total = torch.zeros(int(persons.max()) + 1, dtype=sizes.dtype)
+    total = torch.zeros(len(sizes), dtype=sizes.dtype)  # no more persons than records
     return total.index_add(0, persons, sizes)[persons]
 
 
@@ -158,16 +208,15 @@ def gradient_sum(
     """
     size = _block_size(clip / UNIT, len(rows))
     total: torch.Tensor | None = None
-    for where in rows.strides():
+    for where in rows.strides:
         block = rows.integers[where]
-        persons = None if rows.persons is None else rows.persons[where] - rows.persons[where][0]
+        persons = None if rows.persons is None else rows.persons[where] - rows.persons[where][:1]
         p = clipped_coefficients(coefficients(block, where), rows.norms[where], clip, persons)
         if total is None:
             total = torch.zeros(p.shape[1], rows.width, dtype=torch.float64)
         for at in range(0, len(block), size):
             total += p[at : at + size].T @ block[at : at + size]
-    if total is None:
-        raise ValueError("there are no records to sum")
+    assert total is not None  # there is a block, if an empty one
     return np.asarray(total.numpy().astype(np.int64))
 
 
@@ -201,13 +250,21 @@ def moment_sum(rows: Rows, channels: int, positions: int) -> tuple[Integers, Int
 
 
 def statistics(
-    source: NDArray[Any], bound: float, channels: int, positions: int, moments: bool
+    source: NDArray[Any],
+    bound: float,
+    channels: int,
+    positions: int,
+    moments: bool,
+    order: Integers | None = None,
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the sum of rows and, where asked for, both moments, in one pass over blocks."""
+    """Return the sum of rows and, where asked for, both moments, in one pass over blocks.
+
+    With ``order``, of those rows alone.
+    """
     total = np.zeros(channels * positions, dtype=np.int64)
     by_channel = np.zeros((channels, channels), dtype=np.int64)
     by_position = np.zeros((positions, positions), dtype=np.int64)
-    for rows in blocks(source):
+    for rows in blocks(source, order):
         whole = quantize(rows, bound)
         total += row_sum(whole)
         if moments:
@@ -218,11 +275,15 @@ def statistics(
 
 
 def blocks(source: NDArray[Any], order: Integers | None = None) -> Iterator[torch.Tensor]:
-    """Yield blocks of STRIDE rows, copied: the source may be mapped read-only from disk."""
-    for first in range(0, len(source), STRIDE):
-        where = slice(first, first + STRIDE)
-        rows = source[where] if order is None else source[order[where]]
-        yield torch.from_numpy(np.array(rows, dtype=np.float32))
+    """Yield blocks of STRIDE rows, of all or of those in ``order``."""
+    for first in range(0, len(source) if order is None else len(order), STRIDE):
+        yield block_of(source, slice(first, first + STRIDE), order)
+
+
+def block_of(source: NDArray[Any], where: slice, order: Integers | None = None) -> torch.Tensor:
+    """Return some rows, copied: the source may be mapped read-only from disk."""
+    rows = source[where] if order is None else source[order[where]]
+    return torch.from_numpy(np.array(rows, dtype=np.float32))
 
 
 def check_clip(clip: float, records: int) -> None:

@@ -9,7 +9,9 @@ Formal guarantee
     sum; labels and the number of records are public. With persons, all inputs of one person are.
     Replacing an input by another changes a sum by up to 2·clip: for that relation μ is twice as
     large.
-    Assumptions: those of ``simplexdp.noise`` and ``simplexdp.linear.exact_sums``.
+    Assumptions: those of ``simplexdp.noise`` and ``simplexdp.linear.exact_sums``. Where several
+    processes hold a part of the rows each, all of them add the same noise, from the same bits, to
+    the same sum: one release and not one each.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from simplexdp.linear import exact_sums
-from simplexdp.linear.exact_sums import ROW_UNIT, UNIT
+from simplexdp.linear.exact_sums import ROW_UNIT, UNIT, Everywhere, alone
 from simplexdp.noise import Bits, OnRelease, release, unheard
 
 Floats = NDArray[np.float64]
@@ -80,8 +82,10 @@ def descend(
     bits: Bits,
     on_step: Callable[[int], None] = lambda step: None,
     on_release: OnRelease = unheard,
+    everywhere: Everywhere = alone,
 ) -> Floats:
     """Return the averaged weights (width, classes) after all steps; the bias is the log prior."""
+    units = int(everywhere(np.array([rows.units]))[0])
     sigma = noise_scale(schedule.clip, noise_multiplier)
     classes = len(log_prior)
     weights = np.zeros((classes, rows.width))
@@ -89,8 +93,9 @@ def descend(
     first_averaged = schedule.steps - max(1, round(schedule.averaged * schedule.steps))
     for step in range(schedule.steps):
         total = exact_sums.gradient_sum(rows, _residuals(weights, labels, log_prior), schedule.clip)
+        total = everywhere(total)
         noisy = on_release("steps", total, release(total, sigma, bits), sigma)
-        weights -= schedule.lr * (noisy * (UNIT / rows.units))
+        weights -= schedule.lr * (noisy * (UNIT / units))
         if step >= first_averaged:
             average += weights
         on_step(step + 1)

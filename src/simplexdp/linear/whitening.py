@@ -66,7 +66,7 @@ class Transform:
             turned = centred @ channel_axes * position_axes.squeeze()
         else:
             turned = channel_axes.T @ centred.view(-1, channels, positions) @ position_axes
-        kept = turned.reshape(len(rows), -1)[:, torch.from_numpy(self.kept)]
+        kept = turned.flatten(1)[:, torch.from_numpy(self.kept)]
         return kept * torch.from_numpy(self.gain).float()
 
     def fold(self, weights: Floats) -> tuple[Floats, Floats]:

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from simplexdp import data, features, noise, sampling
+from simplexdp import data, distributed, features, noise, sampling
 from simplexdp.claims import Assumption, common_assumptions
 from simplexdp.evaluation import recalls
+from simplexdp.linear.exact_sums import strides
 from simplexdp.methods.base import Method, Run, Trained
 from simplexdp.settings import Settings
 
@@ -103,21 +104,29 @@ def compute(
     feature_map: features.FeatureMap,
     keep: bool,
     without: frozenset[int] = frozenset(),
+    mine: slice | NDArray[np.int64] = slice(None),
 ) -> Rows:
     """Return the features of every split, from the cache where they are kept.
 
     Rows of records that are to contribute nothing are not finite: every sum counts them as zero.
+    Where several processes train, these are the features of this one's part: `mine` of the
+    training records.
     """
-    held_out = dataset.validation
-    train = features.compute(dataset.train.inputs, feature_map, keep)
+    train = features.compute(dataset.train.inputs[mine], feature_map, keep)
     if without:
         train = np.array(train)
         train[sorted(without)] = np.nan
-    return Rows(
-        train,
-        features.compute(dataset.test.inputs, feature_map, keep),
-        None if held_out is None else features.compute(held_out.inputs, feature_map, keep),
-    )
+
+    def part(split: data.Split) -> NDArray[Any]:
+        return features.compute(split.inputs[part_of(split)], feature_map, keep)
+
+    held_out = dataset.validation
+    return Rows(train, part(dataset.test), None if held_out is None else part(held_out))
+
+
+def part_of(split: data.Split) -> slice:
+    """Return which records of a split that nobody trains on are this process's."""
+    return distributed.part(strides(len(split)))
 
 
 def trained(
@@ -131,28 +140,38 @@ def trained(
     began: float,
 ) -> Trained:
     """Return what a fit reached, and append its one line of metrics."""
-    accuracy = score(rows.test, dataset.test.labels)
+
+    def scored(of: NDArray[Any], split: data.Split) -> float:
+        labels = split.labels[part_of(split)]
+        right = round(score(of, labels) * len(labels)) if len(labels) else 0
+        return int(distributed.everywhere(np.array([right]))[0]) / len(split)
+
+    accuracy = scored(rows.test, dataset.test)
     validation = None
     if dataset.validation is not None and rows.validation is not None:
-        validation = score(rows.validation, dataset.validation.labels)
+        validation = scored(rows.validation, dataset.validation)
     seconds = time.monotonic() - began
-    if run.folder is not None:
+    if run.folder is not None and distributed.is_first():
         measured = {"step": steps, "test_accuracy": accuracy, "epsilon": epsilon}
         run.folder.append_metrics({**measured, "seconds": round(seconds, 3)})
+    found = np.zeros(len(dataset.test), dtype=np.int64)
+    mine = found[part_of(dataset.test)]
     with torch.no_grad():
-        found = [
-            model.on_features(torch.from_numpy(rows.test[at : at + 4096].copy())).argmax(1).numpy()
-            for at in range(0, len(rows.test), 4096)
-        ]
-    shares = recalls(np.concatenate(found), dataset.test.labels, dataset.classes)
+        for at in range(0, len(mine), 4096):
+            block = torch.from_numpy(rows.test[at : at + 4096].copy())
+            mine[at : at + 4096] = model.on_features(block).argmax(1).numpy()
+    shares = recalls(distributed.everywhere(found), dataset.test.labels, dataset.classes)
     return Trained(model, accuracy, validation, seconds, shares)
 
 
 def noise_bits(seed: int | None) -> noise.Bits:
-    """Return the operating system's generator, or a stream of the seed that the user gave."""
+    """Return the operating system's generator, or a stream of the seed that the user gave.
+
+    Of several processes the first draws for all.
+    """
     if seed is None:
-        return noise.system_bits
-    return noise.seeded_bits(sampling.stream(seed, "certified", 0))
+        return distributed.same_bits(noise.system_bits)
+    return distributed.same_bits(noise.seeded_bits(sampling.stream(seed, "certified", 0)))
 
 
 def proviso(feature_map: features.FeatureMap, dataset: data.Dataset | None = None) -> str:

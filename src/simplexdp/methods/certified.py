@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simplexdp import data, features, linear, noise, progress
+from simplexdp import data, distributed, features, linear, noise, progress
 from simplexdp.accounting import events
 from simplexdp.bundle import Description
 from simplexdp.claims import (
@@ -25,8 +26,10 @@ from simplexdp.claims import (
     large_delta,
 )
 from simplexdp.evaluation import refuse_not_finite
+from simplexdp.linear.exact_sums import strides
 from simplexdp.methods import _on_features
-from simplexdp.methods.base import Audited, Options, Prepared, Run, Trained, option
+from simplexdp.methods.base import Audited, Options, Prepared, Run, Trained, option, positive
+from simplexdp.runs.checkpoint import fingerprint_of
 from simplexdp.settings import Settings
 
 RULE_NOTE = (
@@ -35,6 +38,9 @@ RULE_NOTE = (
     "training records of FashionMNIST, MNIST and CIFAR10, with a part for DermaMNIST's validation "
     "set and for accuracies on digits; three were set or added after test accuracies had been seen "
     "(docs/certified-proofs.md)."
+)
+OTHER_WEIGHTS = (
+    "the processes ended with different weights, so none are kept; use machines of one kind"
 )
 
 
@@ -47,6 +53,10 @@ class CertifiedOptions(Options):
     mean_share: float | None = option(None, "The share of μ² that the private mean takes.")
     moment_share: float | None = option(None, "The share of μ² that the private moments take.")
     ridge: float | None = option(None, "What is added to the moments before whitening.")
+    memory: int = option(2048, "MiB of rows kept in memory; larger ones stream from a hidden file.")
+
+    def __post_init__(self) -> None:
+        positive("memory", self.memory)
 
 
 class Certified(_on_features.OnFeatures):
@@ -56,6 +66,7 @@ class Certified(_on_features.OnFeatures):
     title = "certified linear"
     bound = "Gaussian, exact"
     revision = 2
+    several_processes = True
     persons = True
     Options = CertifiedOptions
     audited = Audited(
@@ -77,6 +88,7 @@ class Certified(_on_features.OnFeatures):
         began = time.monotonic()
         given = {k: v for k, v in asdict(self.options(settings)).items() if v is not None}
         given.pop("features")
+        memory = given.pop("memory")
         refuse_not_finite(dataset)
         feature_map = self.feature_map(settings, dataset.input_shape, dataset.features_from)
         model = _on_features.FeatureLinear(feature_map, dataset.classes, dataset.pixels)
@@ -98,24 +110,32 @@ class Certified(_on_features.OnFeatures):
         steps = rule.schedule.steps
 
         def start(run: Run) -> Trained:
+            mine, whose = part_of(persons, len(labels))
+            labelled = (dataset.classes, shape, rule)
+            if distributed.world() > 1:
+                distributed.check_same(
+                    f"{rule} {cost} {fingerprint_of(seed, *dataset.train.arrays())}"
+                )
             # The thousand small trainings of an audit leave nothing behind.
-            rows = _on_features.compute(dataset, feature_map, run.folder is not None, run.without)
-            linear.check(rows.train, labels, dataset.classes, shape, rule, persons)
+            keep = run.folder is not None
+            rows = _on_features.compute(dataset, feature_map, keep, run.without, mine)
+            linear.check(rows.train, labels[mine], *labelled, whose, distributed.everywhere)
             run.pay()
-            bits = _on_features.noise_bits(settings.seed)
-            with progress.steps(steps, 0, run.show_progress) as bar:
+            shown = run.show_progress and distributed.is_first()
+            with progress.steps(steps, 0, shown) as bar:
                 fitted = linear.fit(
                     rows.train,
-                    labels,
-                    dataset.classes,
-                    shape,
-                    rule,
+                    labels[mine],
+                    *labelled,
                     cost,
-                    bits,
+                    _on_features.noise_bits(settings.seed),
                     lambda step: bar.advance((), None, None),
                     run.on_release,
-                    persons,
+                    whose,
+                    distributed.everywhere,
+                    lambda *size: features.room(size, memory),
                 )
+            distributed.check_same(fitted.weights.tobytes().hex(), OTHER_WEIGHTS)
             model.set(fitted.weights, fitted.bias)
 
             def score(of: Any, truth: Any) -> float:
@@ -150,6 +170,18 @@ class Certified(_on_features.OnFeatures):
         return _on_features.FeatureLinear(
             feature_map, len(description.class_names), description.pixels
         )
+
+
+def part_of(
+    persons: NDArray[np.int64] | None, records: int
+) -> tuple[slice | NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return this process's training records, and whose they are: whole blocks of persons."""
+    if persons is None or distributed.world() == 1:
+        return distributed.part(strides(records)), persons
+    order = np.argsort(persons, kind="stable")
+    mine = order[distributed.part(strides(records, persons[order]))]
+    whose = persons[mine]
+    return mine, whose - whose[:1]
 
 
 def accuracy(fitted: linear.Fitted, rows: Any, labels: Any) -> float:

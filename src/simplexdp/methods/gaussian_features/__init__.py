@@ -256,7 +256,7 @@ def noised(
     for index, block in enumerate(blocks(rows)):
         # The projection shortens rows to about √(kept/width); they are brought back to norm 1.
         short = functional.normalize(block @ basis, dim=1)
-        whole = quantize(short, clip).integers.numpy().astype(np.int64)
+        whole = quantize(short, clip).integers[:].numpy().astype(np.int64)
         scaled = sigma * clip / ROW_UNIT
         released = on_release("features", whole, noise.release(whole, scaled, bits), scaled)
         out[index * STRIDE : index * STRIDE + len(block)] = released * ROW_UNIT
