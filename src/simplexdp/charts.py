@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from simplexdp import files
 from simplexdp.accounting import ACCOUNTANTS, account
-from simplexdp.files import check_picture, write_picture
 
 STYLES = {  # which accountants are drawn: color and mark
     "theorem1": ("#1b6ca8", "o"),
@@ -91,10 +91,8 @@ _LABELS = {
 
 def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
     """Write the chart to `path`; its suffix (png, svg, pdf) gives the format."""
-    check_picture(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 7.6), layout="constrained")
+    files.check_picture(path)
+    figure = files.figure(figsize=(13.0, 7.6), layout="constrained")
     axes = figure.subplots(2, 3).flatten()
     for panel, parameter in zip(axes, _LABELS, strict=False):
         for curve in (c for c in found if c.parameter == parameter):
@@ -124,4 +122,4 @@ def plot_accountants(path: Path, found: list[Curve], note: str) -> None:
         verticalalignment="top",
     )
     figure.suptitle("What the Dirichlet draws cost, by accountant")
-    write_picture(figure, path, dpi=130)
+    files.write_picture(figure, path, dpi=130)

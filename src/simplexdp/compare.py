@@ -202,9 +202,7 @@ def to_text(rows: Sequence[Row], audits: Mapping[str, str] | None = None) -> str
 def plot(path: Path, settings: Settings, rows: Sequence[Row]) -> None:
     """Draw the accuracy of each method; a bar is filled where the bound covers the weights."""
     check_picture(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 0.6 * len(rows) + 1.4), layout="constrained")
+    figure = files.figure(figsize=(7, 0.6 * len(rows) + 1.4), layout="constrained")
     axes = figure.subplots()
     names = [f"{row.method} ({row.model})" for row in rows]
     bars = axes.barh(

@@ -19,6 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from simplexdp import plugins
+
 ANEW = "delete it and make it again"  # what to do with a file that a command makes
 SECONDS_UNTIL_ABANDONED = 3600.0  # of a temporary file that nobody has written to
 
@@ -84,8 +86,19 @@ def make_cache(folder: Path, mode: int = 0o777) -> None:
         raise ValueError(f"the cache folder {folder} cannot be written to; {way_out}")
 
 
+def check_drawing() -> None:
+    """Refuse to go on without matplotlib, before anything is computed for a picture."""
+    plugins.extra("matplotlib", "report")
+
+
+def figure(**options: Any) -> Any:
+    """Return an empty figure of matplotlib, which the extra `report` installs."""
+    return plugins.extra("matplotlib.figure", "report").Figure(**options)
+
+
 def check_picture(path: Path) -> None:
     """Refuse a picture that could not be written, before anything is computed for it."""
+    check_drawing()
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"the picture is written as .png, .svg or .pdf, not {path.name!r}")
     if not path.parent.is_dir():

@@ -33,7 +33,10 @@ def extra(module: str, name: str) -> Any:
         ValueError: If it is not installed; the message says which extra does it.
     """
     if not _is_there(module):
-        raise ValueError(f'{module} is not installed; get it with: pip install "simplexdp[{name}]"')
+        package = module.partition(".")[0]
+        raise ValueError(
+            f'{package} is not installed; get it with: pip install "simplexdp[{name}]"'
+        )
     return import_module(module)
 
 

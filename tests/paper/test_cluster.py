@@ -125,7 +125,7 @@ def test_a_killed_worker_loses_nothing_and_repeats_nothing(two_workers, tmp_path
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install -c constraints.txt -e '\.\[cluster\]'"):
+    with pytest.raises(ValueError, match=r'pip install "simplexdp\[cluster\]"$'):
         cluster.sweep(work((10,)), tmp_path, tmp_path)
 
 

@@ -78,6 +78,8 @@ def run(
     names: tuple[str, ...] = ATTACKS if attack == "all" else (attack,)
     if attack != "all" and attack not in ATTACKS:
         raise ValueError(f"unknown attack {attack!r}; use one of {', '.join(ATTACKS)}, all")
+    if out is not None and {"membership", "reconstruct"} & set(names):
+        files.check_drawing()
     if relation not in claims.RELATIONS:
         raise ValueError(f"unknown relation {relation!r}; use {' or '.join(claims.RELATIONS)}")
     if relation != claims.PAIR and attack not in (*PLANTED, "all"):

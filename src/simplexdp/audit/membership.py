@@ -185,9 +185,7 @@ def curve(scores: Array, members: Bools) -> list[list[float]]:
 
 def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
     """Draw the ROC curves of several methods on logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    figure = files.figure(figsize=(4.5, 4.2), layout="constrained")
     axes = figure.subplots()
     for name, result in results.items():
         rates = np.array(result["roc"])

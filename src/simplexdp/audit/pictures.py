@@ -20,6 +20,7 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
     Of what is asked for, only the data and the budget are used. The counts are written beside the
     pictures. The pictures show training images: draw them of public data.
     """
+    files.check_drawing()
     began = time.monotonic()
     dataset = data.load(asked.data, **asked.data_options)
     out.mkdir(parents=True, exist_ok=True)

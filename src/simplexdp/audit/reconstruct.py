@@ -155,11 +155,9 @@ def summary(found: Attack) -> dict[str, Any]:
 
 def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: int = 8) -> None:
     """Draw originals in the first row; below, what each method's update gave away."""
-    from matplotlib.figure import Figure
-
     columns = min(most, *(len(found.originals) for found in attacks))
     rows = 2 * len(attacks)
-    figure = Figure(figsize=(1.0 * columns + 1.4, 0.95 * rows), layout="constrained")
+    figure = files.figure(figsize=(1.0 * columns + 1.4, 0.95 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for k, found in enumerate(attacks):
         title = methods.lookup(found.method).title

@@ -34,6 +34,8 @@ def table(
     Of what is asked for, only the data and the budget are used.
     The whole table is a function of `seed`.  With `out`, it is written there with the ROC curves.
     """
+    if out is not None:
+        files.check_drawing()
     began, cpu = time.monotonic(), time.process_time()
     attacks.check(trials, confidence)
     names = methods.names() if names is None else names

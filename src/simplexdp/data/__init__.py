@@ -111,7 +111,7 @@ def load(
             f"{name_or_path} is a path; leave out --data-dir and --allow-unverified, which are "
             "for data sets known by name"
         )
-    from simplexdp.data.own import Options, load_path  # pyarrow, for tables
+    from simplexdp.data.own import Options, load_path
 
     options = Options(
         schema=declared(

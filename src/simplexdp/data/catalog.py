@@ -178,7 +178,7 @@ def load_named(
     allow_unverified: bool = False,
 ) -> Dataset:
     """Load a set by name, fetched when the cache lacks it; inputs are memory-mapped."""
-    from simplexdp.data.preprocessing import Preprocessing  # pyarrow, for tables
+    from simplexdp.data.preprocessing import Preprocessing
 
     if name == "digits":
         return digits()

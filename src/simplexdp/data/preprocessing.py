@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image
 
 from simplexdp import files
@@ -213,11 +212,12 @@ def is_raw(records: Any) -> bool:
 
 def _is_table(records: Any) -> bool:
     """Return whether these are a table: of pyarrow, or a data frame of some library."""
-    return isinstance(records, pa.Table) or hasattr(records, "columns")
+    return hasattr(records, "columns")
 
 
 def _table(records: Any) -> Any:
     """Return a data frame as a table of pyarrow, by its columns alone."""
+    pa = tables.arrow()
     if isinstance(records, pa.Table):
         return records
     columns = {}

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
+from simplexdp import plugins
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.schema import (
     ALL,
@@ -93,6 +91,11 @@ class Column:
         return neutral if self.missing in (None, INDICATOR) else str(self.missing)
 
 
+def arrow(part: str = "") -> Any:
+    """Return pyarrow, or a part of it such as ".csv"; the extra `tables` installs it."""
+    return plugins.extra(f"pyarrow{part}", "tables")
+
+
 def is_csv(path: Path) -> bool:
     """Return whether the table is text, whatever the case of its suffix."""
     return path.suffix.lower() == ".csv"
@@ -103,13 +106,14 @@ def read_table(path: Path) -> Any:
 
     pyarrow's messages quote the offending row, so they are not passed on.
     """
+    pa, csv, parquet = arrow(), arrow(".csv"), arrow(".parquet")
     try:
         if not is_csv(path):
-            table = pyarrow.parquet.read_table(path)
+            table = parquet.read_table(path)
         else:
-            names = pyarrow.csv.open_csv(path).schema.names
-            options = pyarrow.csv.ConvertOptions(column_types={n: pa.string() for n in names})
-            table = pyarrow.csv.read_csv(path, convert_options=options)
+            names = csv.open_csv(path).schema.names
+            options = csv.ConvertOptions(column_types={n: pa.string() for n in names})
+            table = csv.read_csv(path, convert_options=options)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
         raise DataError(
             f"{path.name} is not a well-formed {path.suffix} table (UTF-8, one header row, "
@@ -179,6 +183,7 @@ def _as_float(text: str | None) -> float:
 def _floats(column: Any, name: str) -> tuple[Array, Array]:
     """Return a column as float64, NaN where it is no number, and where a value is missing."""
     # pyarrow's message quotes a value, so nothing is raised while it is handled.
+    pa = arrow()
     if not _is_text(column):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             # Whole numbers above 2^53 are rounded, as those in a text are.
@@ -206,7 +211,7 @@ def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
 
 
 def _is_text(column: Any) -> bool:
-    kind = column.type
+    pa, kind = arrow(), column.type
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
     )
@@ -238,6 +243,7 @@ def columns_of(
     Features stand in the order of the columns' names, so that a table with its columns in another
     order gives the same.
     """
+    pa = arrow()
     schema.check_names(table.column_names)
     names = sorted(n for n in table.column_names if n != schema.label and n not in schema.drop)
     if not names:
@@ -283,4 +289,4 @@ def encode(table: Any, columns: tuple[Column, ...], where: str, seen: Counter[st
 
 def take(table: Any, rows: Array) -> Any:
     """Return some records of a table."""
-    return table.take(pa.array(rows))
+    return table.take(arrow().array(rows))

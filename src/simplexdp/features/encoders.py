@@ -25,6 +25,11 @@ from simplexdp.features.provenance import Provenance, checksum
 
 Apply = Callable[[torch.Tensor], torch.Tensor]
 LARGEST_SIDE = 1024
+INSTALLED_BY = {
+    "timm": '"simplexdp[timm]"',
+    "torchvision": '"simplexdp[timm]"',
+    "onnxruntime": '"simplexdp[onnx]"',
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def _library(module: str, kind: str) -> ModuleType:
     except (ImportError, RuntimeError, OSError) as error:  # of a build for another torch, too
         raise ValueError(
             f"features {kind}: need {module}, which is not installed here, or does not fit this "
-            f"torch; pip install {module}"
+            f"torch; pip install {INSTALLED_BY.get(module, module)}"
         ) from error
 
 

@@ -16,7 +16,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from simplexdp import files, progress
+from simplexdp import files, plugins, progress
 from simplexdp.files import Busy
 from simplexdp.paper import records
 from simplexdp.paper.sweep import DiskFull, Swept, Work, loader, one_line, train
@@ -134,10 +134,4 @@ def _file(record: dict[str, Any], work: Work, results: Path) -> None:
 
 
 def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError(
-            "Ray is not installed; install it with: pip install -c constraints.txt -e '.[cluster]'"
-        ) from error
-    return ray
+    return plugins.extra("ray", "cluster")

@@ -64,10 +64,12 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one self-contained page with charts of your runs, or of the paper's tables."""
+    from simplexdp import files
     from simplexdp.paper.report import figures as drawings
     from simplexdp.paper.report import own, page
     from simplexdp.paper.report import refresh as guide
 
+    files.check_drawing()
     written = own.write(of, out) if of else page.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
     written["refreshed"] = [str(p) for p in guide.refresh(refresh, results)] if refresh else []

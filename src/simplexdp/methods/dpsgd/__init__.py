@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from simplexdp import data, distributed, models, sampling
+from simplexdp import data, distributed, models, plugins, sampling
 from simplexdp.accounting import events
 from simplexdp.accounting.sampled_gaussian import MOST_NOISE, calibrate, check_budget, cost
 from simplexdp.bundle import Description
@@ -197,9 +197,7 @@ def without_batch_norm(model: nn.Module, replace_it: bool) -> nn.Module:
             "the model has batch normalisation, which mixes the records of a batch; use --norm "
             "group, or the option replace_batch_norm=true"
         )
-    from opacus.validators import ModuleValidator  # takes seconds to load
-
-    fixed: nn.Module = ModuleValidator.fix(model)
+    fixed: nn.Module = plugins.extra("opacus.validators", "dpsgd").ModuleValidator.fix(model)
     return fixed
 
 

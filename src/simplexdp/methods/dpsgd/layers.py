@@ -32,6 +32,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from simplexdp import plugins
+
 SLACK = 8.0
 # A product of so many terms takes as long as writing and reading one number of its result: below,
 # the gradients of all records are slow to write and not slow to compute.
@@ -419,9 +421,9 @@ def _divided(model: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
 
 def _opacus(model: nn.Module, ours: list[nn.Module]) -> Any:
     """Return Opacus' hooks on all layers but ours."""
-    from opacus.grad_sample.grad_sample_module import GradSampleHooks  # takes seconds to load
+    theirs: Any = plugins.extra("opacus.grad_sample.grad_sample_module", "dpsgd")
 
-    class Others(GradSampleHooks):  # type: ignore[misc]
+    class Others(theirs.GradSampleHooks):  # type: ignore[misc]
         def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
             yield from (one for one in super().iterate_submodules(module) if one not in ours)
 

@@ -125,10 +125,9 @@ def accuracy(
 
 def _panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     with rc_context(LOOK):
-        figure = Figure(figsize=size)
+        figure: Figure = files.figure(figsize=size)
         panels = figure.subplots(rows, columns, squeeze=False, sharey=False).flatten()
     for axes in panels:
         axes.grid(axis="y")
