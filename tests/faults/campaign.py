@@ -318,8 +318,13 @@ def begun(scenario: Scenario, root: Path, disk: Disk) -> str | None:
     return json.dumps({"code": code, "said": stream.getvalue(), "names": disk.names})
 
 
-def cut(scenario: Scenario, home: Path, disk: Callable[[Path], Disk]) -> tuple[str, dict]:
-    """Begin, cut off, go on; return what is wrong, and what the cut process said."""
+def cut(
+    scenario: Scenario, home: Path, disk: Callable[[Path], Disk], again: int | None = None
+) -> tuple[str, bool, bool]:
+    """Begin, cut off, go on; return what is wrong, and whether it died at first and going on.
+
+    With `again`, what goes on is to be killed as well, before that operation of its own.
+    """
     root = home / "disk"
     for path in (root, home / "disk.kept"):
         shutil.rmtree(path, ignore_errors=True)
@@ -332,20 +337,33 @@ def cut(scenario: Scenario, home: Path, disk: Callable[[Path], Disk]) -> tuple[s
     if scenario.beside is not None and mounted.error is None and not mounted.power:
         other = forked(lambda: scenario.beside(root))  # type: ignore[func-returns-value,misc]
     code, text = first()
-    said = json.loads(text) if code == 0 else {}
+    died, died_again = code == KILLED, False
     if code not in (0, KILLED):
-        return f"died by {code}: {text}", said
+        return f"died by {code}: {text}", died, died_again
     if other is not None and (failed := other())[0]:
-        return f"the other one failed: {failed[1]}", said
+        return f"the other one failed: {failed[1]}", died, died_again
+    said = json.loads(text) if code == 0 else {}
     told = (home / "told").read_text().split()
     if said.get("code"):  # an error, of which one line is said
         line = said["said"]
         if said["code"] != 2 or line.count("\n") != 1 or "a fault of simplexdp" in line:
-            return f"not one line: {said}", said
+            return f"not one line: {said}", died, died_again
         if wrong := whole_json(root):
-            return wrong, said
-    code, text = forked(lambda: scenario.go_on(root, told))()
-    return text, said
+            return wrong, died, died_again
+    if again is not None:
+        dying = Disk(root, at=again)
+        code, text = forked(lambda: went_on(scenario, root, told, dying))()
+        died_again = code == KILLED
+        if text or code not in (0, KILLED):
+            return f"going on died by {code}: {text}", died, died_again
+    return forked(lambda: scenario.go_on(root, told))()[1], died, died_again
+
+
+def went_on(scenario: Scenario, root: Path, told: Sequence[str], disk: Disk) -> str:
+    """Go on under a disk."""
+    training.SECONDS_BETWEEN_CHECKPOINTS = -1.0
+    with disk.mounted():
+        return scenario.go_on(root, told)
 
 
 TRAIN = ["simplexdp", "train", "--method", "plain", "--model", "logistic", "--steps", "2500",
@@ -432,21 +450,22 @@ def chosen(every: int, offset: int, number: int) -> bool:
     return (number + offset) % every == 0
 
 
-def campaign(
-    every: int, only: str = "", errors: bool = True, kills: bool = True, seconds: float = 1e9
-) -> dict[str, dict]:
-    """Cut every scenario at every operation, or at every so-manieth; return the counts."""
+def campaign(every: int, only: str = "", twice: int | None = None) -> dict[str, dict]:
+    """Cut every scenario at every operation, or at every so-manieth; return the counts.
+
+    With `twice`, each is cut again while it goes on, at an operation drawn from that seed.
+    """
     shm = Path("/dev/shm")
     home = Path(tempfile.mkdtemp(dir=shm if os.access(shm, os.W_OK) else None))
     os.environ["SIMPLEXDP_CACHE"] = str(home / "cache")
     os.environ["SIMPLEXDP_LEDGER"] = str(home / "ledger")
     (home / REFERENCE).mkdir()
     counts: dict[str, dict] = {}
-    ends = time.monotonic() + seconds
     number = 0
+    rng = random.Random(twice)
     try:
         for scenario in SCENARIOS:
-            if only not in scenario.name:
+            if not scenario.name.startswith(only):
                 continue
             tally = Tally()
             root = home / "disk"
@@ -467,22 +486,24 @@ def campaign(
             ways: list[tuple[str, dict]] = []
             for k, name in enumerate(names):
                 phases = (BEFORE, INSIDE, AFTER) if name.startswith("write") else (BEFORE, AFTER)
-                if kills:
-                    ways += [("kills", {"at": k, "phase": phase}) for phase in phases]
-                    ways += [
-                        ("losses_of_power", {"at": k, "phase": phase, "power": True})
-                        for phase in (BEFORE, AFTER)
-                    ]
-                if errors and scenario.fails:
+                ways += [("kills", {"at": k, "phase": phase}) for phase in phases]
+                ways += [
+                    ("losses_of_power", {"at": k, "phase": phase, "power": True})
+                    for phase in (BEFORE, AFTER)
+                ]
+                if scenario.fails:
                     ways += [("errors", {"at": k, "error": error}) for error in ERRORS]
             for kind, how in ways:
                 number += 1
-                if not chosen(every, len(scenario.name), number) or time.monotonic() > ends:
+                if not chosen(every, len(scenario.name), number):
                     continue
-                wrong, _ = cut(scenario, home, lambda root, how=how: Disk(root, **how))
-                setattr(tally, kind, getattr(tally, kind) + 1)
+                again = None if twice is None else rng.randrange(len(names))
+                disk_of = lambda root, how=how: Disk(root, **how)  # noqa: E731
+                wrong, died, died_again = cut(scenario, home, disk_of, again)
+                setattr(tally, kind, getattr(tally, kind) + (died or kind == "errors"))
+                tally.kills += died_again
                 if wrong:
-                    tally.wrong.append(f"{how} {names[how['at']]}: {wrong}")
+                    tally.wrong.append(f"{how} {names[how['at']]}, again {again}: {wrong}")
             counts[scenario.name] = {"operations": len(names), **dataclasses.asdict(tally)}
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -493,10 +514,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--signals", type=int, default=0, help="only so many signals")
     asked = parser.parse_args()
     if asked.signals:
         print(json.dumps({"signals": signalled(asked.signals)}))
         sys.exit()
-    print(json.dumps(campaign(asked.every, asked.only, seconds=asked.seconds), indent=1))
+    print(json.dumps(campaign(asked.every, asked.only), indent=1))
