@@ -5,8 +5,8 @@
 
 Every method, `reproduce`, two fetches, two writers of a ledger, the cache of features and a report
 are begun in a forked process, cut off, and gone on with (tests/faults/campaign.py says how). In the
-rounds after the first, what goes on is killed as well. A run that was stopped goes on with the
-scenarios that its file lacks.
+rounds after the first there are no errors, and what goes on is killed as well. A run that was
+stopped goes on with the scenarios that its file lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("kills", "losses_of_power", "errors")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--signals", type=int, default=200, help="sent at random moments")
     asked = parser.parse_args()

@@ -491,7 +491,7 @@ def campaign(every: int, only: str = "", twice: int | None = None) -> dict[str, 
                     ("losses_of_power", {"at": k, "phase": phase, "power": True})
                     for phase in (BEFORE, AFTER)
                 ]
-                if scenario.fails:
+                if scenario.fails and twice is None:
                     ways += [("errors", {"at": k, "error": error}) for error in ERRORS]
             for kind, how in ways:
                 number += 1
