@@ -6,12 +6,13 @@
 Every method, `reproduce`, two fetches, two writers of a ledger, the cache of features and a report
 are begun in a forked process, cut off, and gone on with (tests/faults/campaign.py says how). In the
 rounds after the first there are no errors, and what goes on is killed as well. A run that was
-stopped goes on with the scenarios that its file lacks.
+stopped goes on with the pieces that its file lacks.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -23,9 +24,19 @@ OUT = ROOT / "results" / "faults" / "crashes.json"
 KINDS = ("kills", "losses_of_power", "errors")
 
 
+def add(kept: dict[str, Any], found: dict[str, dict[str, Any]]) -> None:
+    """Add what a piece found, scenario by scenario, to what there is."""
+    for name, of in found.items():
+        before = kept.setdefault(name, {"operations": 0, **dict.fromkeys(KINDS, 0), "wrong": []})
+        before["operations"] = of["operations"]
+        for key in (*KINDS, "wrong"):
+            before[key] += of[key]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--pieces", type=int, default=40, help="of a round; each is kept")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--signals", type=int, default=200, help="sent at random moments")
@@ -40,31 +51,32 @@ def main() -> int:
         "command": "python benchmarks/crashes.py",
         "machine": runs.machine(),
         "every": asked.every,
-        "rounds": [],
+        "pieces": asked.pieces,
+        "rounds": asked.rounds,
+        "done": 0,
+        "of": {},
     }
     if asked.out.exists():
         kept = json.loads(asked.out.read_text())
-        if "signals" not in kept and kept["every"] == asked.every:
+        same = all(kept[key] == record[key] for key in ("every", "pieces", "rounds"))
+        if same and "signals" not in kept:
             record = kept
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    rounds: list[dict[str, Any]] = record["rounds"]
-    for number in range(asked.rounds):
-        if number == len(rounds):
-            rounds.append({})
-        for scenario in campaign.SCENARIOS:
-            if scenario.name in rounds[number]:
-                continue
-            rounds[number] |= campaign.campaign(asked.every, scenario.name, number or None)
-            record["total"] = {
-                kind: sum(of[kind] for one in rounds for of in one.values()) for kind in KINDS
-            }
-            record["wrong"] = sum(len(of["wrong"]) for one in rounds for of in one.values())
-            files.write_json(asked.out, record)
-            print(number, scenario.name, record["total"], record["wrong"], flush=True)
+    for number, piece in itertools.product(range(asked.rounds), range(asked.pieces)):
+        if number * asked.pieces + piece < record["done"]:
+            continue
+        every, offset = asked.every * asked.pieces, piece * asked.every
+        add(record["of"], campaign.campaign(every, "", number or None, offset))
+        record["done"] += 1
+        there = record["of"].values()
+        record["total"] = {kind: sum(of[kind] for of in there) for kind in KINDS}
+        record["total"]["wrong"] = sum(len(of["wrong"]) for of in there)
+        files.write_json(asked.out, record)
+        print(number, piece, record["total"], flush=True)
     record["signals"] = campaign.signalled(asked.signals)
     files.write_json(asked.out, record)
     print(json.dumps(record["total"]))
-    return 1 if record["wrong"] or record["signals"]["wrong"] else 0
+    return 1 if record["total"]["wrong"] or record["signals"]["wrong"] else 0
 
 
 if __name__ == "__main__":

@@ -450,7 +450,9 @@ def chosen(every: int, offset: int, number: int) -> bool:
     return (number + offset) % every == 0
 
 
-def campaign(every: int, only: str = "", twice: int | None = None) -> dict[str, dict]:
+def campaign(
+    every: int, only: str = "", twice: int | None = None, offset: int = 0
+) -> dict[str, dict]:
     """Cut every scenario at every operation, or at every so-manieth; return the counts.
 
     With `twice`, each is cut again while it goes on, at an operation drawn from that seed.
@@ -462,7 +464,7 @@ def campaign(every: int, only: str = "", twice: int | None = None) -> dict[str, 
     (home / REFERENCE).mkdir()
     counts: dict[str, dict] = {}
     number = 0
-    rng = random.Random(twice)
+    rng = random.Random(None if twice is None else 1000 * twice + offset)
     try:
         for scenario in SCENARIOS:
             if not scenario.name.startswith(only):
@@ -495,7 +497,7 @@ def campaign(every: int, only: str = "", twice: int | None = None) -> dict[str, 
                     ways += [("errors", {"at": k, "error": error}) for error in ERRORS]
             for kind, how in ways:
                 number += 1
-                if not chosen(every, len(scenario.name), number):
+                if not chosen(every, len(scenario.name) + offset, number):
                     continue
                 again = None if twice is None else rng.randrange(len(names))
                 disk_of = lambda root, how=how: Disk(root, **how)  # noqa: E731

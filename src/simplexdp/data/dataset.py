@@ -112,5 +112,5 @@ def to_model_input(batch: torch.Tensor) -> torch.Tensor:
     import torch  # not for those who only look at a set
 
     if batch.dtype == torch.uint8:
-        return (batch.to(torch.float32) / 255.0 - 0.5) / 0.5
+        return batch.to(torch.float32).div_(255.0).sub_(0.5).div_(0.5)
     return batch.to(torch.float32)
