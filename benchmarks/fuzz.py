@@ -4,7 +4,7 @@
     python benchmarks/fuzz.py --cases 1000     # so many of each kind
 
 The kinds are those of tests/faults/fuzz.py. A kind ends at its first failure, which is printed. A
-run that was stopped goes on with the kinds that its file lacks.
+run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -24,33 +23,29 @@ OUT = ROOT / "results" / "faults" / "fuzz.json"
 CASES = 6250  # of each of eight kinds
 
 
-def counted(target: Callable[[Any], None], cases: int, seconds: float) -> dict[str, Any]:
-    """Run one kind; return how many cases there were and what failed."""
+def more(target: Callable[[Any], None], made: int, cases: int) -> dict[str, Any]:
+    """Run so many more cases of a kind; return how many there are then, and what failed."""
     from hypothesis import HealthCheck, given, seed, settings
     from hypothesis import strategies as st
 
-    ends = time.monotonic() + seconds
-    made = 0
+    @seed(made)
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def one(data: Any) -> None:
+        nonlocal made
+        made += 1
+        target(data.draw)
+
     failed = ""
-    while made < cases and time.monotonic() < ends and not failed:
-
-        @seed(made)
-        @settings(
-            max_examples=min(100, cases - made),
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(st.data())
-        def one(data: Any) -> None:
-            nonlocal made
-            made += 1
-            target(data.draw)
-
-        try:
-            one()
-        except BaseException:
-            failed = traceback.format_exc()
+    try:
+        one()
+    except BaseException:
+        failed = traceback.format_exc()
     return {"cases": made, "failed": failed[-2000:]}
 
 
@@ -58,7 +53,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=1e9, help="for each kind")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     import fuzz
@@ -75,20 +69,22 @@ def main() -> int:
     }
     if asked.out.exists():
         kept = json.loads(asked.out.read_text())
-        if kept["cases"] == asked.cases and len(kept["of"]) < len(fuzz.TARGETS):
+        if kept["cases"] == asked.cases and kept["total"]["cases"] < asked.cases * len(
+            fuzz.TARGETS
+        ):
             record = kept
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = record["of"]
     for name, target in fuzz.TARGETS.items():
-        if asked.only not in name or name in found:
-            continue
-        found[name] = counted(target, asked.cases, asked.seconds)
-        record["total"] = {
-            "cases": sum(of["cases"] for of in found.values()),
-            "failed": sum(bool(of["failed"]) for of in found.values()),
-        }
-        files.write_json(asked.out, record)
-        print(name, found[name]["cases"], found[name]["failed"], flush=True)
+        of = found.setdefault(name, {"cases": 0, "failed": ""})
+        while asked.only in name and of["cases"] < asked.cases and not of["failed"]:
+            of.update(more(target, of["cases"], min(100, asked.cases - of["cases"])))
+            record["total"] = {
+                "cases": sum(of["cases"] for of in found.values()),
+                "failed": sum(bool(of["failed"]) for of in found.values()),
+            }
+            files.write_json(asked.out, record)
+        print(name, of["cases"], of["failed"], flush=True)
     print(json.dumps(record["total"]))
     return 1 if record["total"]["failed"] else 0
 
