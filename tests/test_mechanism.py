@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.nn import functional
 
 from simplexdp import mechanism
 
@@ -65,6 +66,31 @@ def test_loss_and_gradient_have_the_moments_of_theorem_2(alpha, r, estimator, cl
     variance = float(mechanism.loss_variance(s_y, r, alpha, classes))
     squares = (losses - expected) ** 2
     assert abs(z_score(squares, variance)) < SIGMAS
+
+
+@pytest.mark.parametrize(("alpha", "r"), [(3.0, 0.28), (0.05, 0.045)])
+@pytest.mark.parametrize("link", mechanism.LINKS)
+@pytest.mark.parametrize("records", [1, 8, 37])
+def test_one_node_has_the_bits_of_torch_own_operations(alpha, r, link, records):
+    drawn = torch.Generator().manual_seed(records)
+    labels = torch.randint(0, 5, (records,), generator=drawn)
+    weights = torch.rand(records, generator=drawn, dtype=torch.float64)
+    given = 4 * torch.randn(records, 5, generator=drawn)
+    ours, theirs = given.clone().requires_grad_(), given.clone().requires_grad_()
+    losses = mechanism.perturbed_nll(ours, labels, r, alpha, np.random.default_rng(7), link=link)
+    log_s_y = -functional.cross_entropy(theirs, labels, reduction="none").double()
+    if link == "softmax":
+        at_y, rest = log_s_y.exp(), -torch.expm1(log_s_y)
+    else:
+        at_y, rest = 10.0 / (10.0 - log_s_y), -log_s_y / (10.0 - log_s_y)
+    both = torch.stack([r * at_y + alpha, r * rest + 4 * alpha])
+    log_g = mechanism.log_gamma_draw(both, np.random.default_rng(7))
+    odds = log_g[1] - log_g[0]
+    expected = torch.logaddexp(odds, torch.zeros_like(odds))
+    assert torch.equal(losses, expected)
+    (losses * weights).mean().to(torch.float32).backward()
+    (expected * weights).mean().to(torch.float32).backward()
+    assert torch.equal(ours.grad, theirs.grad)
 
 
 @pytest.mark.parametrize(("alpha", "r"), [(3.0, 0.28), (0.05, 0.045), (100.0, 60.0)])
