@@ -1,10 +1,12 @@
-"""From files of one's own to a released model and back: commands, seconds and words of three walks.
+"""What three people do with the installed wheel: commands, seconds and words of their walks.
 
     python benchmarks/walks.py [--records 5000] [WALK …]
 
-The walks are `digits` (MNIST as PNG in folders of classes and persons, who are made up by rule),
-`table` (breast cancer with missing values) and `slices` (CT that ships with pydicom, cut into
-squares). What was counted goes to results/benchmarks/walks.json.
+An engineer has files with labels and must release a classifier: `digits` (MNIST as PNG in folders
+of classes and persons, who are made up by rule), `table` (breast cancer with missing values) and
+`slices` (CT that ships with pydicom, cut into squares). A `researcher` has a loop of her own. An
+`officer` is given a model and reads its statement. The package comes from a wheel, in a fresh
+environment that borrows this one's libraries. Counts go to results/benchmarks/walks.json.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +33,58 @@ from PIL import Image
 from simplexdp import data
 from simplexdp.runs import machine
 
-RESULTS = Path(__file__).parent.parent / "results/benchmarks/walks.json"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results/benchmarks/walks.json"
+BORROWED = ("numpy", "torch", "pydicom")  # beside which all others are installed
 PER_PERSON = 10
 MISSING = 0.05  # of the values
 SIDE = 32  # of a square of CT
 Said = tuple[str, str]
 Command = Callable[..., Said]
+LOOP = """
+import csv
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+import simplexdp
+from simplexdp.ledger import Ledger, default_path
+
+mine = np.load("mine.npz")
+inputs, labels = torch.from_numpy(mine["X"]).flatten(1) / 255, torch.from_numpy(mine["y"])
+model = torch.nn.Linear(784, 10)
+plan = simplexdp.DPSGDPlan(
+    epsilon=2.0, delta=1e-5, records=len(labels), batch_size=len(labels) // 10, epochs=3
+)
+Ledger(default_path()).reserve("mine", "dpsgd", plan.event(), "my loop", "weights")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+for batch in plan.batches((inputs, labels)):
+    plan.gradient(model, batch, lambda model, one: cross_entropy(model(one[0]), one[1]))
+    optimizer.step()
+Path("statement.md").write_text(plan.statement().to_markdown())
+print(plan.statement().headline())
+found = model(torch.from_numpy(mine["new"]).flatten(1) / 255).argmax(1)
+with open("predictions.csv", "w", newline="") as file:
+    csv.writer(file).writerows([["class"], *([int(k)] for k in found)])
+"""
+# Takes commands as lines of JSON; what a person types is typed in one process, for tests.
+TYPIST = """
+import contextlib, io, json, os, runpy, sys
+from simplexdp import cli
+cli.signals.install = lambda _: None
+for line in sys.stdin:
+    folder, words = json.loads(line)
+    os.chdir(folder)
+    sys.argv, code, out, err = words, 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            runpy.run_path(words[1]) if words[0] == "python" else cli.main()
+        except SystemExit as stop:
+            code = stop.code
+    print(json.dumps([code or 0, out.getvalue(), err.getvalue()]), flush=True)
+"""
 
 
 @dataclass
@@ -46,12 +97,12 @@ class Walk:
     words: int = 0
     seconds: float = 0.0
 
-    def type(self, *words: str) -> None:
+    def type(self, *words: str, program: str = "simplexdp") -> None:
         """Run `simplexdp WORDS` and count what it says."""
         began = time.monotonic()
-        out, err = self.command(*words)
+        out, err = self.command(program, *words)
         self.seconds += time.monotonic() - began
-        self.commands.append("simplexdp " + " ".join(words))
+        self.commands.append(" ".join((program, *words)))
         self.words += len(out.split()) + len(err.split())
 
     def train_and_use(self, path: str, *options: str) -> None:
@@ -63,7 +114,9 @@ class Walk:
         self.type("predict", "given", "new" if (self.folder / "new").is_dir() else "new.csv")
 
     def predicted(self) -> list[str]:
-        """Return the classes in predictions.csv."""
+        """Return the classes in predictions.csv, if there are any."""
+        if not (self.folder / "predictions.csv").exists():
+            return []
         text = (self.folder / "predictions.csv").read_text("utf-8")
         return [row["class"] for row in csv.DictReader(text.splitlines())]
 
@@ -141,7 +194,39 @@ def slices(walk: Walk, records: int) -> list[str]:
     return truth
 
 
-WALKS = {"digits": digits, "table": table, "slices": slices}
+def researcher(walk: Walk, records: int) -> list[str]:
+    """Walk with MNIST as arrays and a training loop: a claim, and an entry in the ledger."""
+    mnist = data.load("mnist")
+    first, new = slice(records), slice(records // 10)
+    np.savez(
+        walk.folder / "mine.npz",
+        X=mnist.train.inputs[first],
+        y=mnist.train.labels[first],
+        new=mnist.test.inputs[new],
+    )
+    (walk.folder / "loop.py").write_text(LOOP, "utf-8")
+    walk.type("loop.py", program="python")
+    walk.type("ledger")
+    return [str(label) for label in mnist.test.labels[new]]
+
+
+def officer(walk: Walk, records: int) -> list[str]:
+    """Walk with a model that the engineer hands over; the statement's words are counted."""
+    engineer = Walk(walk.folder, walk.command)
+    table(engineer, records)
+    (walk.folder / "predictions.csv").unlink()
+    walk.type("verify", "given")
+    walk.words += len((walk.folder / "given/statement.md").read_text("utf-8").split())
+    return []
+
+
+WALKS = {
+    "digits": digits,
+    "table": table,
+    "slices": slices,
+    "researcher": researcher,
+    "officer": officer,
+}
 
 
 def measure(name: str, folder: Path, command: Command, records: int) -> dict[str, Any]:
@@ -156,18 +241,62 @@ def measure(name: str, folder: Path, command: Command, records: int) -> dict[str
         "words": walk.words,
         "seconds": round(walk.seconds, 1),
         "new_records": len(truth),
-        "accuracy_on_new": right / len(truth),
+        "accuracy_on_new": right / len(truth) if truth else None,
     }
 
 
-def in_a_process(folder: Path) -> Command:
-    """Return a command line as people have it."""
+def told(row: dict[str, Any]) -> str:
+    """Return what a walk took, in one line."""
+    share = row["accuracy_on_new"]
+    of = "" if share is None else f", {100 * share:.1f} % of {row['new_records']} new"
+    return (
+        f"{row['walk']}: {len(row['commands'])} commands, {row['seconds']} s, {row['words']} words"
+        + of
+    )
 
-    def call(*words: str) -> Said:
+
+def environment(folder: Path) -> Path:
+    """Return a fresh environment's folder of programs, with the package from its wheel."""
+    sources = folder / "sources"
+    shutil.copytree(ROOT / "src", sources / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources / name)
+    build = "from setuptools import build_meta; print(build_meta.build_wheel('..'))"
+    made = _run(sys.executable, "-c", build, cwd=sources).split()[-1]
+    venv.create(folder / "venv", with_pip=False)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    found = [find_spec(name) for name in BORROWED]
+    homes = {str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin}
+    (site / "borrowed.pth").write_text("\n".join(sorted(homes)) + "\n")
+    programs = folder / "venv/bin"
+    pip = (sys.executable, "-m", "pip", "--python", str(programs / "python"))
+    _run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(folder / made), cwd=folder)
+    return programs
+
+
+def _run(*words: str, cwd: Path) -> str:
+    done = subprocess.run(
+        words, cwd=cwd, env=_surroundings(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the variables of a person who has installed the package."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**kept, "SIMPLEXDP_LEDGER": "ledger.jsonl"}
+
+
+def in_processes(programs: Path, folder: Path) -> Command:
+    """Return the programs of an environment, as people have them."""
+
+    def call(program: str, *words: str) -> Said:
         done = subprocess.run(
-            [sys.executable, "-m", "simplexdp", *words],
+            [programs / program, *words],
             cwd=folder,
-            env={**os.environ, "SIMPLEXDP_LEDGER": str(folder / "ledger.jsonl")},
+            env=_surroundings(),
             capture_output=True,
             text=True,
             check=False,
@@ -186,12 +315,13 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=5000)
     given = parser.parse_args()
     rows = []
-    for name in given.walks:
-        with tempfile.TemporaryDirectory() as folder:
-            row = measure(name, Path(folder), in_a_process(Path(folder)), given.records)
-        print(f"{name}: {len(row['commands'])} commands, {row['seconds']} s, {row['words']} words, "
-              f"{100 * row['accuracy_on_new']:.1f} % of {row['new_records']} new")  # fmt: skip
-        rows.append(row)
+    with tempfile.TemporaryDirectory() as room:
+        programs = environment(Path(room))
+        for name in given.walks:
+            folder = Path(room, name)
+            folder.mkdir()
+            rows.append(measure(name, folder, in_processes(programs, folder), given.records))
+            print(told(rows[-1]), flush=True)
     record = {
         "records": given.records,
         "machine": machine(),
