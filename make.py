@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".venv"
 BIN = ENVIRONMENT / "bin"
 SOURCES = (HERE / "pyproject.toml", HERE / "constraints.txt")
-TORCH, VISION = "torch==2.13.0", "torchvision==0.28.0"
+TORCH = "torch==2.13.0"
 
 
 def run(*command: str) -> None:
@@ -52,7 +52,7 @@ def cpu() -> None:
     """PyTorch's build for processors, which uv finds by itself; later jobs keep it."""
     pip("uv")
     python = ("--python", str(BIN / "python"))
-    run(str(BIN / "uv"), "pip", "install", *python, "--torch-backend", "cpu", TORCH, VISION)
+    run(str(BIN / "uv"), "pip", "install", *python, "--torch-backend", "cpu", TORCH)
 
 
 def train(*arguments: str) -> None:
