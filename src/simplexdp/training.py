@@ -77,15 +77,30 @@ class Job:
     def fingerprint(self) -> str:
         """Of the training records: those of a checkpoint must be those of the run."""
         split = self.dataset.train
-        return checkpoint.fingerprint_of(self.seed, split.inputs, split.labels)
+        return checkpoint.fingerprint_of(self.seed, *split.arrays())
+
+    @cached_property
+    def members(self) -> list[sampling.Indices] | None:
+        """The records of each person, where the training records are grouped by person."""
+        groups = self.dataset.train.groups
+        if groups is None:
+            return None
+        counts = np.unique(groups, return_counts=True)[1]
+        return np.split(np.argsort(groups, kind="stable"), counts.cumsum()[:-1])
+
+    def rows(self, step: int, without: frozenset[int] = frozenset()) -> sampling.Indices:
+        """Return the records of this process's part of a step's batch: those of whole persons."""
+        units = len(self.dataset.train) if self.members is None else len(self.members)
+        drawn = sampling.batch_of_step(units, self.sample_rate, self.seed, step)
+        drawn = distributed.shard(drawn)
+        if self.members is not None:
+            drawn = np.concatenate([drawn[:0], *(self.members[person] for person in drawn)])
+        return drawn[~np.isin(drawn, list(without))] if without else drawn
 
     def batch(self, step: int, without: frozenset[int] = frozenset()) -> batches.Batch:
         """Return this process's part of a step's batch, without some records."""
         split, settings = self.dataset.train, self.settings
-        drawn = sampling.batch_of_step(len(split.labels), self.sample_rate, self.seed, step)
-        if without:
-            drawn = drawn[~np.isin(drawn, list(without))]
-        inputs, labels = batches.tensors(split, distributed.shard(drawn), settings.device)
+        inputs, labels = batches.tensors(split, self.rows(step, without), settings.device)
         if settings.augment and self.augments:  # before scaling, so that a crop's edge is black
             rng = sampling.stream(distributed.own_seed(self.seed), "augment", step)
             inputs = augment(inputs, settings.augment, rng)

@@ -115,7 +115,7 @@ class Rows:
         return strides(len(self), None if self.persons is None else self.persons.numpy())
 
 
-def strides(records: int, persons: Integers | None = None) -> list[slice]:
+def strides(records: int, persons: Integers | None = None, size: int | None = None) -> list[slice]:
     """Return blocks of about STRIDE rows, in order, of whole persons.
 
     Each is a function of where it begins and of the rows from there on, so that processes that
@@ -124,12 +124,13 @@ def strides(records: int, persons: Integers | None = None) -> list[slice]:
     Args:
         records: How many rows.
         persons: Whose each is, by ascending numbers; each row is one's own without.
+        size: Rows of a block, where they are not STRIDE.
     """
     last = None if persons is None else np.bincount(persons).cumsum()  # where each person ends
     found: list[slice] = []
     first = 0
     while first < records or not found:
-        end = min(first + STRIDE, records)
+        end = min(first + (size or STRIDE), records)
         if last is not None and records:
             end = int(last[np.searchsorted(last, end)])
         found.append(slice(first, end))
@@ -181,20 +182,20 @@ def clipped_coefficients(
     """
     exact = coefficients.double()
     exact = torch.where(exact.isfinite(), exact, 0.0)
-    size = _together(exact.norm(dim=1) * norms, persons)
+    size = together(exact.norm(dim=1) * norms, persons)
     factor = (clip / size.clamp_min(1e-300)).clamp_max(1.0) * (1 - 1e-6)
     scaled = exact * (factor / COEFFICIENT_UNIT)[:, None]
     whole = scaled.round()
-    over = _together(whole.norm(dim=1) * COEFFICIENT_UNIT * norms, persons) > clip * MARGIN
+    over = together(whole.norm(dim=1) * COEFFICIENT_UNIT * norms, persons) > clip * MARGIN
     whole[over] = scaled[over].trunc()
     return torch.as_tensor(whole.float())
 
 
-def _together(sizes: torch.Tensor, persons: torch.Tensor | None) -> torch.Tensor:
+def together(sizes: torch.Tensor, persons: torch.Tensor | None) -> torch.Tensor:
     """Return for each record the sum of the sizes over its person; its own without persons."""
     if persons is None:
         return sizes
-    total = torch.zeros(len(sizes), dtype=sizes.dtype)  # no more persons than records
+    total = torch.zeros_like(sizes)  # no more persons than records
     return total.index_add(0, persons, sizes)[persons]
 
 

@@ -15,6 +15,9 @@ Formal guarantee
     public n·q and never by the size of the batch; batch normalisation, whatever else is seen to
     mix records or to keep statistics of them, and a network whose gradients are seen not to be
     those of single records, are refused.
+    Where records are grouped by person, persons are sampled, each with all records, whose
+    gradients are clipped together to ``clip``, and n is the number of persons: the same holds for
+    a person that comes or goes.
     Assumptions: the noise is single-precision Gaussian (``normals``, from a secret seed), which is
     not protected against attacks on its lowest bits as that of ``certified`` is. The accountant is
     in floating point too, and refuses where what that may move exceeds a tenth of δ.
@@ -34,6 +37,8 @@ from simplexdp.accounting.sampled_gaussian import MOST_NOISE, calibrate, check_b
 from simplexdp.bundle import Description
 from simplexdp.claims import (
     BESIDE_THE_WEIGHTS,
+    PERSON,
+    RECORD,
     WEIGHTS,
     Assumption,
     Coverage,
@@ -58,6 +63,10 @@ from simplexdp.training import Job
 NUMBERS_AT_ONCE = 2**26  # of activations and gradients by record: a quarter of a gigabyte
 FEWEST_AT_ONCE = 8
 FIXED = "the rate and the divisor n·q stay as they are when a record comes or goes"
+ONE_OF_SEVERAL = (
+    "One alone of a person's records that comes or goes while the others stay: that moves a sum by "
+    "up to twice the clip."
+)
 FLOATING_POINT = (
     "Clipped sums and noise are floating point, whose rounding is not accounted for, and the noise "
     "comes from a statistical generator (Philox) and not a cryptographic one."
@@ -96,6 +105,7 @@ class DPSGD(_network.NetworkMethod):
 
     name = "dpsgd"
     title = "DP-SGD"
+    persons = True
     bound = "privacy loss distribution"
     revision = 2  # 1: σ by Opacus' PRV accountant, for the removal of a record alone
     Options = DPSGDOptions
@@ -112,7 +122,7 @@ class DPSGD(_network.NetworkMethod):
         """Settle everything about a training and spend nothing."""
         check_precision()
         options = self.options(settings)
-        records = len(dataset.train.labels)
+        records = dataset.train.persons  # the units of privacy
         batch_size, steps = _network.by_epochs(settings, records, min(1024, records // 10))
         sample_rate = batch_size / records
         name, model = _network.model_for(settings, dataset, seed, channels_last=False)
@@ -132,7 +142,9 @@ class DPSGD(_network.NetworkMethod):
 
             def update(inputs: Tensor, labels: Tensor, step: int) -> float | None:
                 draws = sampling.stream(distributed.own_seed(seed), "copies", step)
-                totals = clipped_sum(model, inputs, labels, chosen, draws)
+                groups = dataset.train.groups
+                persons = None if groups is None else groups[job.rows(step, run.without)]
+                totals = clipped_sum(model, inputs, labels, chosen, draws, persons)
                 noise = sampling.stream(seed, "dpsgd-noise", step)
                 set_noisy_gradient(model, totals, chosen, noise)
                 tell(model, totals, chosen, run.on_release)
@@ -265,18 +277,22 @@ def default_rate(optimizer: str, options: DPSGDOptions) -> float:
 
 def coverage(settings: Settings, dataset: data.Dataset, chosen: StepParameters) -> Coverage:
     """Return what the bound covers: the weights of every step."""
-    records, own = len(dataset.train.labels), ":" in (settings.model or "")
+    records, own = dataset.train.persons, ":" in (settings.model or "")
+    grouped = dataset.train.groups is not None
+    unit = PERSON if grouped else RECORD
     return Coverage(
         method="dpsgd",
         covers=WEIGHTS,
-        accountant="privacy loss distribution, the larger of adding and removing a record",
+        accountant=f"privacy loss distribution, the larger of adding and removing a {unit}",
         epsilon=lambda event: events.compose([event], settings.delta),
         delta=settings.delta,
         relation="add/remove",  # at a fixed rate and divisor, as the next line says
-        sampling=f"Poisson, rate {chosen.expected_batch:g}/{records}; {FIXED}",
+        sampling=f"Poisson, rate {chosen.expected_batch:g}/{records}{' persons' * grouped}; "
+        + FIXED.replace(RECORD, unit),
         covered=("the released weights, the weights of every step, and averages of them",),
         not_covered=(
             "Replacing an input by another one: by group privacy that is (2ε, (1 + e^ε)·δ).",
+            *([ONE_OF_SEVERAL] if grouped else []),
             *BESIDE_THE_WEIGHTS,
         ),
         assumptions=(
@@ -294,10 +310,11 @@ def coverage(settings: Settings, dataset: data.Dataset, chosen: StepParameters) 
             "noise_multiplier": chosen.noise_multiplier,
             "clip": chosen.clip,
             "augmentation_multiplicity": chosen.copies,
-            "normaliser": f"the public {chosen.expected_batch:g} expected records",
+            "normaliser": f"the public {chosen.expected_batch:g} expected {unit}s",
             "noise": "floating-point Gaussian, not protected in its lowest bits",
         },
         proviso=OWN_NETWORK if own else "",
+        unit=unit,
     )
 
 

@@ -1,9 +1,10 @@
 """One step of DP-SGD: clip by record, sum, add noise, average.
 
 Formal guarantee
-    Statement: ``clipped_sum`` changes by at most ``clip`` in norm when a record comes or goes, and
-    ``set_noisy_gradient`` adds Gaussian noise of standard deviation noise_multiplier·clip to it;
-    what follows is post-processing with public numbers.
+    Statement: ``clipped_sum`` changes by at most ``clip`` in norm when a record comes or goes, or
+    with persons when a person does with all records: Σ ‖g‖ over a person is clipped, and so, by
+    the triangle inequality, is ‖Σ g‖. ``set_noisy_gradient`` adds Gaussian noise of standard
+    deviation noise_multiplier·clip to it; what follows is post-processing with public numbers.
     Assumptions: the model treats every record by itself (no batch normalisation), the gradients
     that ``layers`` and Opacus' hooks leave are those of single records (their number is checked
     here in every step, their values by ``probe`` before the run), sums are in floating point,
@@ -23,8 +24,9 @@ from torch import Tensor, nn
 from torch import distributed as processes
 from torch.nn import functional
 
-from simplexdp import batches, distributed
+from simplexdp import batches, distributed, sampling
 from simplexdp.data.augment import augment
+from simplexdp.linear.exact_sums import strides, together
 from simplexdp.methods.base import OnRelease
 from simplexdp.methods.dpsgd.layers import KEEP_RECORDS_FIRST, ByRecord, Explicit, book_of
 from simplexdp.noise import unheard
@@ -54,18 +56,21 @@ def clipped_sum(
     labels: Tensor,
     chosen: StepParameters,
     rng: np.random.Generator,
+    persons: sampling.Indices | None = None,
 ) -> list[Tensor]:
     """Return the sum of clipped per-example gradients, by parameter, over all processes.
 
-    Microbatches bound the memory (a virtual step): the sum is the same whatever their size.
+    Microbatches bound the memory (a virtual step): the sum is the same whatever their size. They
+    divide no person, where it is given whose the records are, each person's one after another.
     """
     parameters = trainable(model)
     totals = [torch.zeros_like(p) for p in parameters]
-    for first in range(0, len(labels), chosen.microbatch):
-        part = slice(first, first + chosen.microbatch)
+    whose = None if persons is None else np.cumsum(np.diff(persons, prepend=persons[:1]) != 0)
+    for part in strides(len(labels), whose, chosen.microbatch) if len(labels) else ():
         batch, targets = copies_of(inputs[part], labels[part], chosen, rng)
         records = len(labels[part])
-        _add_clipped(totals, gradients(model, batch, targets, records, chosen.copies), chosen.clip)
+        found = gradients(model, batch, targets, records, chosen.copies)
+        _add_clipped(totals, found, chosen.clip, None if whose is None else whose[part])
     if distributed.world() > 1:
         for total in totals:
             processes.all_reduce(total)
@@ -100,11 +105,21 @@ def gradients(
     return found
 
 
-def _add_clipped(totals: list[Tensor], found: list[ByRecord], clip: float) -> None:
-    """Add every record's gradient, scaled down to the clip over all parameters together."""
+def _add_clipped(
+    totals: list[Tensor],
+    found: list[ByRecord],
+    clip: float,
+    persons: sampling.Indices | None = None,
+) -> None:
+    """Add every record's gradient, scaled down to the clip over all parameters together.
+
+    With persons, the norms of a person's gradients are clipped together.
+    """
     # Autocast would shorten the sums.
     with torch.no_grad(), torch.autocast(totals[0].device.type, enabled=False):
         norms = torch.stack([one.squares() for one in found]).sum(dim=0).sqrt()
+        if persons is not None:
+            norms = together(norms, torch.from_numpy(persons - persons[0]).to(norms.device))
         factors = (clip / norms.clamp_min(1e-12)).clamp_max(1.0)
         whole = torch.isfinite(norms)
         if not bool(whole.all()):
