@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from simplexdp.bundle import load_model
     from simplexdp.estimator import CertifiedClassifier
     from simplexdp.methods.dpsgd.plan import DPSGDPlan
+    from simplexdp.pipeline import private_pipeline
     from simplexdp.plan import Plan, balanced_weights
     from simplexdp.settings import Settings
     from simplexdp.statement import Statement
@@ -42,6 +43,7 @@ _HOMES = {
     "Statement": "statement",
     "balanced_weights": "plan",
     "load_model": "bundle",
+    "private_pipeline": "pipeline",
 }
 __all__ = [
     "CertifiedClassifier",
@@ -62,6 +64,7 @@ __all__ = [
     "methods",
     "models",
     "noise",
+    "private_pipeline",
     "sampling",
 ]
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import numbers
+import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -25,6 +30,31 @@ from simplexdp.statement import Statement
 
 Array = NDArray[Any]
 Bounds = tuple[float | Sequence[float], float | Sequence[float]]
+
+
+def around() -> list[str]:
+    """Say what a fit rests on, where a pipeline or a search is seen to call it.
+
+    The callers are looked at, so a call through other processes or threads is not seen.
+    """
+    said = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, Pipeline):
+            before = [step for _, step in caller.steps[:-1] if step not in (None, "passthrough")]
+            names = [type(step).__name__ for step in before if get_tags(step).requires_fit]
+            if names:
+                text = f"if {', '.join(names)} before it saw none of these rows"
+                said += [text] * (text not in said)
+        elif isinstance(caller, BaseSearchCV):
+            text = (
+                f"if the other fits of {type(caller).__name__} and its choice by their scores are "
+                "paid for too"
+            )
+            said += [text] * (text not in said)
+        frame = frame.f_back
+    return said
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,7 +94,8 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ledger_entry_ (str or None): The id of its entry, where a ledger was given.
         statement_ (Statement): What may be claimed of this fit alone: not of steps before it that
             were fitted to the same rows (a scaler in a pipeline), nor of the other fits of a
-            search or a cross-validation, nor of a choice among them by their scores.
+            search or a cross-validation, nor of a choice among them by their scores. Where it sees
+            itself called by such, its headline says "if"; `private_pipeline` pays for both.
         n_iter_ (int): Gradient steps taken.
         n_features_in_ (int): Columns of X.
 
@@ -111,55 +142,32 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ledger = ledger
         self.data_name = data_name
 
-    def fit(self, X: Any, y: Any) -> CertifiedClassifier:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> CertifiedClassifier:
         """Spend the budget on these rows.
 
         Args:
             X: Private records, one a row.
             y: Public labels, of two classes or more.
+            groups: Whose each record is; the unit of privacy is then the person, whose records are
+                clipped together. None where every record is a unit of its own.
 
         Returns:
             The fitted classifier itself.
 
         Raises:
-            ValueError: If X, y or a parameter cannot be trained on; nothing is spent then.
+            ValueError: If X, y, groups or a parameter cannot be trained on; nothing is spent then.
         """
-        X, y = self._validated(X, y, ensure_min_samples=2)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has {len(classes)} class; a classifier needs labels of two classes or more"
-            )
-        if self.lr is not None and not self.lr > 0:
-            raise ValueError(f"the learning rate is {self.lr}; it must be positive")
-        feature_map = features.build(self.features, self._shape(X.shape[1]))
-        shape = (feature_map.channels, feature_map.positions)
-        rule, cost = linear.planned(
-            len(X),
-            self.epsilon,
-            self.delta,
-            shape,
-            steps=self.steps,
-            clip=self.clip,
-            lr=self.lr,
-            largest=feature_map.largest,
-        )
+        X, classes, labels, persons = self._records(X, y, groups)
+        feature_map, rule, cost = self._planned(X, persons)
         if self.ledger is not None and not self.data_name:
             raise ValueError("a ledger needs a name for the data; give data_name too")
+        shape = (feature_map.channels, feature_map.positions)
         rows = features.compute(self._inputs(X), feature_map, use_cache=False)
-        labels = labels.astype(np.int64)
-        linear.check(rows, labels, len(classes), shape, rule)
-        coverage = certified.coverage(feature_map, rule, cost, self.random_state is not None)
+        linear.check(rows, labels, len(classes), shape, rule, persons)
+        coverage = self._coverage(feature_map, rule, cost, persons is not None)
         self.ledger_entry_ = self._entered(X, cost.event(), coverage)
         fitted = linear.fit(
-            rows,
-            labels,
-            len(classes),
-            shape,
-            rule,
-            cost,
-            self._bits(),
+            rows, labels, len(classes), shape, rule, cost, self._bits(), persons=persons
         )
         self.classes_ = classes
         self.weights_ = fitted.weights
@@ -167,12 +175,64 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = cost.epsilon
         self.n_iter_ = rule.schedule.steps
         self.event_ = cost.event()
-        warned = large_delta(self.delta, len(X))
+        warned = large_delta(self.delta, len(X) if persons is None else int(persons.max()) + 1)
         notes = (certified.RULE_NOTE, *warned)
         self.statement_ = Statement.of(self.event_, coverage, self.n_iter_, notes)
         for note in warned:
             warnings.warn(note, stacklevel=2)
         return self
+
+    def _records(
+        self, X: Any, y: Any, groups: Any
+    ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.int64] | None]:
+        """Return rows, classes, labels and persons by number; refuse what cannot be trained on."""
+        X, y = self._validated(X, y, ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has {len(classes)} class; a classifier needs labels of two classes or more"
+            )
+        persons = None
+        if groups is not None:
+            if np.shape(groups) != labels.shape:
+                raise ValueError("groups must be one number or text for each row of X")
+            persons = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+            if persons.max() == 0:
+                raise ValueError("all records are of one person; there must be at least two")
+        return X, classes, labels.astype(np.int64), persons
+
+    def _planned(
+        self, X: Array, persons: NDArray[np.int64] | None
+    ) -> tuple[features.FeatureMap, linear.Rule, linear.Spending]:
+        """Return the features, the rule and what a fit of these rows costs."""
+        if self.lr is not None and not self.lr > 0:
+            raise ValueError(f"the learning rate is {self.lr}; it must be positive")
+        feature_map = features.build(self.features, self._shape(X.shape[1]))
+        rule, cost = linear.planned(
+            len(X) if persons is None else int(persons.max()) + 1,
+            self.epsilon,
+            self.delta,
+            (feature_map.channels, feature_map.positions),
+            steps=self.steps,
+            clip=self.clip,
+            lr=self.lr,
+            largest=feature_map.largest,
+        )
+        return feature_map, rule, cost
+
+    def _coverage(
+        self,
+        feature_map: features.FeatureMap,
+        rule: linear.Rule,
+        cost: linear.Spending,
+        grouped: bool,
+    ) -> Coverage:
+        """Return what a fit covers, if what is seen to happen around it lets it."""
+        known = self.random_state is not None
+        coverage = certified.coverage(feature_map, rule, cost, known, grouped=grouped)
+        said = [text for text in (coverage.proviso, *around()) if text]
+        return replace(coverage, proviso="; and ".join(said))
 
     def _entered(self, X: Array, event: Any, coverage: Coverage) -> str | None:
         """Count a fit before it begins, and return its entry's id."""
@@ -187,6 +247,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             coverage.covers,
             broken=coverage.broken(),
             records=X,
+            unit=coverage.unit,
         )
 
     def decision_function(self, X: Any) -> Array:

@@ -200,9 +200,10 @@ def coverage(
     seed_known: bool,
     computed_from_data: tuple[str, ...] = (),
     dataset: data.Dataset | None = None,
+    grouped: bool = False,
 ) -> Coverage:
     """Return what the bound of a fit covers: the weights."""
-    per_person = dataset is not None and dataset.train.groups is not None
+    per_person = grouped or (dataset is not None and dataset.train.groups is not None)
     return Coverage(
         method="certified (linear on fixed features, full-batch noisy gradient descent)",
         covers=WEIGHTS,
