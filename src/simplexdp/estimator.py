@@ -326,7 +326,10 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return (width,)
         shape = tuple(int(n) for n in self.image_shape)
         if len(shape) != 3 or int(np.prod(shape)) != width:
-            raise ValueError(f"image_shape {shape} does not have the {width} columns of X")
+            raise ValueError(
+                f"image_shape {shape} does not fit the {width} columns of X; "
+                "give (channels, height, width)"
+            )
         return shape
 
     def _inputs(self, X: Array) -> Array:

@@ -106,7 +106,9 @@ def to_onnx(model: LoadedModel, path: str | Path) -> Path:
     if target.exists():
         raise ValueError(f"{target} exists; name another file with --out")
     if model.preprocessing is None or model.preprocessing.vectors:
-        raise ValueError("the model has no preprocessing of its own, so it cannot be exported")
+        raise ValueError(
+            "the model has no preprocessing of its own to export; use its predict method"
+        )
     onnx: Any = plugins.extra("onnx", "onnx")
     plugins.extra("onnxscript", "onnx")
     runtime: Any = plugins.extra("onnxruntime", "onnx")

@@ -285,7 +285,7 @@ class Plan(Stepped):
         """Return ε of an event of this plan's own, by its accountant."""
         steps = getattr(event, "count", 0)
         if steps and event != self._event(steps):
-            raise ValueError("the event is not this plan's; its bound is not known here")
+            raise ValueError("the event is not this plan's; ask the plan that made it")
         return self.epsilon_spent(steps)
 
     def coverage(

@@ -114,7 +114,9 @@ class Stepped:
         for batch in gather(data, indices, workers, label):
             if iteration != self._iteration:
                 # Two iterations at once would give the same batch to two steps.
-                raise BudgetExhausted("another iteration over this plan's batches has begun")
+                raise BudgetExhausted(
+                    "another iteration over this plan's batches has begun; go on with that one"
+                )
             self.begin_step(len(batch[1]), poisson=True)
             self._hand_out(batch)
             yield batch

@@ -256,7 +256,7 @@ def _checked(event: DpEvent) -> DpEvent:
     if event == nothing():
         return event
     if not steps or not all(isinstance(count, int) for _, count in steps):
-        raise ValueError(f"no whole number of steps is in the event {event}")
+        raise ValueError(f"no whole number of steps is in the event {event}; give at least one")
     for step, count in steps:
         check_steps(count)
         mechanism = mechanism_of(step)
@@ -267,7 +267,9 @@ def _checked(event: DpEvent) -> DpEvent:
         elif isinstance(mechanism, GaussianDpEvent) and not isinstance(step, VisiblySampledDpEvent):
             composed_mu(mechanism.noise_multiplier, count)
         elif not isinstance(step, NonPrivateDpEvent):
-            raise ValueError(f"no bound is known for the event {step}")
+            raise ValueError(
+                f"no bound is known for the event {step}; use those of accounting.events"
+            )
     return event
 
 

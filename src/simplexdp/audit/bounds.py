@@ -276,7 +276,9 @@ def _first(holds: Callable[[int], bool], largest: int = 10**9) -> int:
     while not holds(high):
         high *= 2
         if high > largest:
-            raise ValueError("no number of trials can show so large an epsilon at this delta")
+            raise ValueError(
+                "no number of trials can show so large an epsilon at this delta; ask for less"
+            )
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

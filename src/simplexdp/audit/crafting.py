@@ -75,7 +75,9 @@ def subset(dataset: data.Dataset, records: int | None, rng: np.random.Generator)
     """Return so many training records at random, as floats in the model's scale; a few to test."""
     total = len(dataset.train)
     if records is not None and records > total:
-        raise ValueError(f"{records} records are asked for and {dataset.name} has {total}")
+        raise ValueError(
+            f"{records} records are asked for and {dataset.name} has {total}; ask for fewer"
+        )
     size = total if records is None else records
     chosen = np.sort(rng.choice(total, size, replace=False))
     return dataclasses.replace(

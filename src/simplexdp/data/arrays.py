@@ -38,9 +38,9 @@ def checked(values: Array, what: str) -> Array:
     """Return inputs with channels first; refuse what is empty, no numbers or not finite."""
     values = channels_first(values, what)
     if values.size == 0:
-        raise DataError(f"{what} has no records, or no values in them")
+        raise DataError(f"{what} has no records, or no values in them: give at least one of each")
     if values.dtype.kind not in "fiub":
-        raise DataError(f"{what} is not numeric")
+        raise DataError(f"{what} is not numeric: give numbers, or text as columns of a table")
     if values.dtype.kind == "f":
         refuse_missing(values, what)
     return values

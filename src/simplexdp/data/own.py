@@ -52,7 +52,9 @@ def encode_labels(labels: list[str], classes: tuple[str, ...], where: str) -> In
     """Return class numbers; refuse a label that training never saw (labels are public)."""
     place = {name: k for k, name in enumerate(classes)}
     if unknown := sorted(set(labels) - set(place)):
-        raise DataError(f"{where} has the class {unknown[0]!r}, which the training data lacks")
+        raise DataError(
+            f"{where} has the class {unknown[0]!r}, which the training data lacks: take it out"
+        )
     return np.array([place[label] for label in labels], dtype=np.int64)
 
 
@@ -275,7 +277,9 @@ def load_npz(path: Path, options: Options) -> Dataset:
         whole = Split(inputs, labels, None if named is None else numbered(named))
         train, test, how = _parted(whole, options)
     if test.inputs.shape[1:] != train.inputs.shape[1:] or test.inputs.dtype != train.inputs.dtype:
-        raise DataError(f"the test inputs of {path.name} differ in shape or type from X")
+        raise DataError(
+            f"the test inputs of {path.name} differ in shape or type from X: make them alike"
+        )
     bounds, computed = arrays.bounds_of(train.inputs, options.schema, path)
     vectors = arrays.of_unit_length(train.inputs, options.schema)
     return _dataset(
@@ -312,7 +316,7 @@ def check_used(path: Path, options: Options) -> None:
     ):
         unused = "a label, categories, missing values or dropped columns"
     if unused is not None:
-        raise DataError(f"{path.name} is {kind}, which has no use for {unused}")
+        raise DataError(f"{path.name} is {kind}, which has no use for {unused}: leave it out")
 
 
 def load_path(path: Path, options: Options) -> Dataset:
@@ -322,7 +326,9 @@ def load_path(path: Path, options: Options) -> Dataset:
         files.check_ordinary(options.test)
     check_used(path, options)
     if options.test is not None and not options.test.exists():
-        raise DataError(f"the test data {options.test} does not exist")
+        raise DataError(
+            f"the test data {options.test} does not exist: give --test a file or folder"
+        )
     if path.is_dir():
         return load_images(path, options)
     if path.suffix.lower() == ".npz":

@@ -93,7 +93,7 @@ def _refuse(
 def from_folder(record: Record, folder: Path, allow_unverified: bool = False) -> Found:
     """Find the set in a folder the user names, in any known form; refuse a wrong checksum."""
     if not folder.is_dir():
-        raise DataError(f"the data folder {folder} does not exist")
+        raise DataError(f"the data folder {folder} does not exist: name another")
     digest = cache(digests)  # of each file of this search once
     for form in record.forms:
         if found := _match(form, folder, digest):

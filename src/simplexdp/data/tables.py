@@ -121,9 +121,9 @@ def read_table(path: Path) -> Any:
         ) from None
     names = table.column_names
     if len(set(names)) != len(names):
-        raise DataError(f"{path.name} has two columns of the same name")
+        raise DataError(f"{path.name} has two columns of the same name: rename one")
     if table.num_rows == 0:
-        raise DataError(f"{path.name} has no records")
+        raise DataError(f"{path.name} has no records: give at least one line below the names")
     return table
 
 
@@ -169,7 +169,7 @@ def label_texts(table: Any, label: str, path: Path) -> list[str]:
 def group_texts(table: Any, group: str, path: Path) -> list[str]:
     """Return whose each record is, as text."""
     if group not in table.column_names:
-        raise DataError(f"{path.name} has no column {group!r}, which --group names")
+        raise DataError(f"{path.name} has no column {group!r}: name another with --group")
     return _texts(table.column(group), group)
 
 
@@ -247,7 +247,9 @@ def columns_of(
     schema.check_names(table.column_names)
     names = sorted(n for n in table.column_names if n != schema.label and n not in schema.drop)
     if not names:
-        raise DataError("the table has no column beside the label")
+        raise DataError(
+            "the table has no column beside the label: give at least one, or drop fewer"
+        )
     found: list[Column] = []
     computed: list[str] = []
     undeclared: list[str] = []
@@ -280,7 +282,7 @@ def columns_of(
 def encode(table: Any, columns: tuple[Column, ...], where: str, seen: Counter[str]) -> Array:
     """Return the features, float32 (N, F); count in `seen` what was filled."""
     if missing := [c.name for c in columns if c.name not in table.column_names]:
-        raise DataError(f"{where} lacks the column {', '.join(missing[:8])}")
+        raise DataError(f"{where} lacks the column {', '.join(missing[:8])}: add it")
     encoded = [column.encode(table.column(column.name)) for column in columns]
     if filled := sum(count for _, count in encoded):
         seen["missing values filled as declared"] += filled

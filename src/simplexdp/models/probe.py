@@ -26,14 +26,18 @@ def check(model: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
     for training in (True, False):
         output = _probe(model, batch, training)
         if not isinstance(output, torch.Tensor):
-            raise ValueError(f"the model gives a {type(output).__name__}, not a tensor of logits")
+            raise ValueError(
+                f"the model gives a {type(output).__name__}: return a tensor of logits"
+            )
         if tuple(output.shape) != wanted:
             raise ValueError(
                 f"the model's output has shape {tuple(output.shape)} for {PROBE} inputs of shape "
                 f"{tuple(input_shape)}, wanted {wanted}: its last layer must have {classes} outputs"
             )
         if not bool(torch.isfinite(output).all()):
-            raise ValueError("the model gives NaN or infinite logits on an input of zeros")
+            raise ValueError(
+                "the model gives NaN or infinite logits on an input of zeros: mend its layers"
+            )
 
 
 def has_batch_norm(model: nn.Module) -> bool:

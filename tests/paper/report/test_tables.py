@@ -263,6 +263,15 @@ def test_a_run_of_fewer_steps_than_its_recipe_is_not_in_the_readme(
     assert len(made("readme", tmp_path).rows) == (0 if shortened else 1)
 
 
+def test_the_readme_says_which_run_is_of_a_part_of_its_data_set(tmp_path, make_record):
+    for cell in grid.experiment("fast").cells:
+        at_one = (cell.settings.epsilon, cell.settings.norm) == (1.0, "group")
+        if at_one and cell.settings.data in ("mnist", "svhn"):
+            records.write(make_record(cell.settings, "fast", 0.9), tmp_path)
+    named = [row["data"] for row in made("readme", tmp_path).rows]
+    assert named == ["mnist", "svhn, a part: 8,000 records"]
+
+
 def test_a_long_table_may_be_broken_in_latex():
     def of(rows):
         return Table("t", "T", (Column("a", "A"), Column("b", "B")), ({"a": "x", "b": 1},) * rows)

@@ -148,12 +148,14 @@ def readme(found: Results) -> Table:
                 continue
             shown.append(group)
             mean, std = gather.mean_and_spread(group.accuracies())
-            row = next((row for row in own if column not in row), None)
+            known = fast.RECIPES.get(fast.PREFIX + name)
+            part = known.records if known and column == "fast" else None
+            label = name if part is None else f"{name}, a part: {part:,} records"
+            row = next((r for r in own if column not in r and r["data"] == label), None)
             if row is None:
-                row = {"data": name}
+                row = {"data": label}
                 own.append(row)
             row[column] = gather.percent(mean, std, len(group.runs))
-            known = fast.RECIPES.get(fast.PREFIX + name)
             network = known.published if known and column == "fast" else str(group.settings.model)
             paper = recipes.published_accuracy(name, "dirichlet", network, 1.0)
             if group.family == "dirichlet" and paper is not None:
