@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from lower_bounds import lower_epsilon
 from scipy import integrate, special, stats
 
 from simplexdp.accounting import account, calibrate
-from simplexdp.accounting.composed import HIDDEN, VISIBLE, Step, lower_epsilon, upper_epsilon
+from simplexdp.accounting.composed import HIDDEN, VISIBLE, Step, upper_epsilon
 from simplexdp.accounting.loss_distribution import VertexPair, vertex_masses
 
 CIFAR10 = {"alpha": 3.0, "sample_rate": 0.005, "steps": 20_000, "delta": 1e-5}

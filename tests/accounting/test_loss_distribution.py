@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
+from lower_bounds import optimistic
 from scipy import special
 
 from simplexdp.accounting import loss_distribution as one
@@ -61,7 +62,7 @@ def test_pessimistic_and_optimistic_enclose_the_truth(q, r, alpha, add):
     bounds = (-high, -low) if add else (low, high)
     interval = deviation / 20
     above = one.pessimistic(bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=add)
-    below = one.optimistic(bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=add)
+    below = optimistic(bounds, interval, sample_rate=q, pair=one.VertexPair(r, alpha), add=add)
     for masses in (above, below):
         assert masses.mass.sum() + masses.infinity == pytest.approx(1.0, abs=1e-12)
         assert masses.mass.min() >= 0

@@ -11,11 +11,12 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from lower_bounds import lower_epsilon
 from opacus.accountants import PRVAccountant
 
 from simplexdp import data, methods
 from simplexdp.accounting import sampled_gaussian
-from simplexdp.accounting.composed import HIDDEN, Step, lower_epsilon
+from simplexdp.accounting.composed import HIDDEN, Step
 from simplexdp.accounting.events import compose
 from simplexdp.accounting.events import sampled_gaussian as event_of
 from simplexdp.accounting.gaussian import gaussian_epsilon

@@ -74,19 +74,19 @@ def _interval(
 
 @lru_cache(maxsize=8)
 def step_pmfs(
-    step: Step, interval: float, low: float, high: float, pessimistic: bool
+    step: Step, interval: float, low: float, high: float
 ) -> tuple[pld_pmf.DensePLDPmf, ...]:
     """Return a step on the grid: (remove, add) for hidden participation, one for visible."""
-    build = one.pessimistic if pessimistic else one.optimistic
     if step.participation == VISIBLE:
-        masses = build((low, high), interval, sample_rate=1.0, pair=step.pair, add=False)
+        masses = one.pessimistic((low, high), interval, sample_rate=1.0, pair=step.pair, add=False)
         mixed = one.mix_with_identity(masses, step.sample_rate)
-        return (one.as_pmf(mixed, interval, pessimistic),)
+        return (one.as_pmf(mixed, interval),)
     return tuple(
         one.as_pmf(
-            build(bounds, interval, sample_rate=step.sample_rate, pair=step.pair, add=add),
+            one.pessimistic(
+                bounds, interval, sample_rate=step.sample_rate, pair=step.pair, add=add
+            ),
             interval,
-            pessimistic,
         )
         for add, bounds in ((False, (low, high)), (True, (-high, -low)))
     )
@@ -94,9 +94,7 @@ def step_pmfs(
 
 def step_distribution(step: Step, interval: float, low: float, high: float) -> Any:
     """Return one step as dp-accounting's privacy loss distribution, pessimistic."""
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        *step_pmfs(step, interval, low, high, True)
-    )
+    return privacy_loss_distribution.PrivacyLossDistribution(*step_pmfs(step, interval, low, high))
 
 
 def masses_of(pmf: Any) -> one.Array:
@@ -104,51 +102,32 @@ def masses_of(pmf: Any) -> one.Array:
     return np.asarray(pmf.to_dense_pmf()._probs, dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Composed:
-    """T steps: the composed distributions, and what of δ is set aside for rounding."""
-
-    pmfs: tuple[pld_pmf.DensePLDPmf, ...]
-    allowance: float
-    tail: float
-
-
-def _compose(step: Step, steps: int, delta: float, per_deviation: float, up: bool) -> _Composed:
+def _compose(
+    step: Step, steps: int, delta: float, per_deviation: float
+) -> tuple[tuple[pld_pmf.DensePLDPmf, ...], float]:
+    """Return T steps composed, and what of δ is left beside what is set aside for rounding."""
     rounding.check(rounding.least(steps) + step.pair.moved(steps), delta, steps)
     interval, low, high = grid(step, steps, delta, per_deviation)
-    singles = step_pmfs(step, interval, low, high, up)
-    tail = _SHARE * delta
-    pmfs = tuple(pmf.self_compose(steps, tail) for pmf in singles)
+    singles = step_pmfs(step, interval, low, high)
+    pmfs = tuple(pmf.self_compose(steps, _SHARE * delta) for pmf in singles)
     allowance = step.pair.moved(steps) + max(
         rounding.self_composition(steps, masses_of(pmf), single.size)
         for pmf, single in zip(pmfs, singles, strict=True)
     )
     rounding.check(allowance, delta, steps)
-    return _Composed(pmfs, allowance, tail)
+    return pmfs, delta - allowance
 
 
 def within(step: Step, steps: int, delta: float, epsilon: float) -> bool:
     """Return whether T steps are (ε, δ) on the coarsest grid, seen to hold and never guessed."""
-    found = _compose(step, steps, delta, _CELLS_PER_DEVIATION, True)
-    left = delta - found.allowance
-    return all(float(pmf.get_delta_for_epsilon(epsilon)) <= left for pmf in found.pmfs)
+    pmfs, left = _compose(step, steps, delta, _CELLS_PER_DEVIATION)
+    return all(float(pmf.get_delta_for_epsilon(epsilon)) <= left for pmf in pmfs)
 
 
 def upper_epsilon(step: Step, steps: int, delta: float, per_deviation: float) -> float:
     """Return ε of T steps from a pessimistic grid with so many cells to a standard deviation."""
-    found = _compose(step, steps, delta, per_deviation, True)
-    return max(float(pmf.get_epsilon_for_delta(delta - found.allowance)) for pmf in found.pmfs)
-
-
-def lower_epsilon(step: Step, steps: int, delta: float, per_deviation: float = 64.0) -> float:
-    """Return a lower bound on the same ε, from an optimistic grid.
-
-    dp-accounting counts truncated tails as infinite losses; both tails, which may also wrap
-    around, are given back here.
-    """
-    found = _compose(step, steps, delta, per_deviation, False)
-    relaxed = delta + 2.0 * found.tail + found.allowance
-    return max(float(pmf.get_epsilon_for_delta(relaxed)) for pmf in found.pmfs)
+    pmfs, left = _compose(step, steps, delta, per_deviation)
+    return max(float(pmf.get_epsilon_for_delta(left)) for pmf in pmfs)
 
 
 @lru_cache(maxsize=256)

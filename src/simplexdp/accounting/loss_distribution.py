@@ -13,10 +13,9 @@ Of each there is
   record emits a dummy draw from Q, or adds nothing to a noisy sum;
 - visible participation: the pair (P, Q) with probability q, nothing otherwise.
 
-A distribution is put on a grid of losses in one of two ways. Pessimistic: the mass of a cell goes
-to its two ends so that its mass under both hypotheses is kept (connect-the-dots, Doroshenko et al.
-2022); what is above the grid goes to infinity. Optimistic: outcomes are merged in cells, which is
-post-processing, and the cell's loss is rounded down. Composition is dp-accounting's.
+A distribution is put on a grid of losses pessimistically: the mass of a cell goes to its two ends
+so that its mass under both hypotheses is kept (connect-the-dots, Doroshenko et al. 2022); what is
+above the grid goes to infinity. Composition is dp-accounting's.
 """
 
 from __future__ import annotations
@@ -204,49 +203,6 @@ def pessimistic(
     return Masses(lowest, mass, infinity)
 
 
-def optimistic(
-    bounds: tuple[float, float],
-    interval: float,
-    *,
-    sample_rate: float,
-    pair: Pair,
-    add: bool,
-) -> Masses:
-    """Return a distribution that the step's own dominates: outcomes merged, losses rounded down.
-
-    Cell k reaches from (k − ½) to (k + ½) intervals, shifted up a little where its loss, the log
-    of the ratio of its masses, would otherwise round down to k − 1.
-    """
-    lowest, highest = math.floor(bounds[0] / interval), math.ceil(bounds[1] / interval)
-    k = np.arange(lowest, highest + 1)
-    shift = np.zeros(len(k) - 1)
-    for attempt in range(12):
-        inner = (k[:-1] + 0.5) * interval + shift
-        edges = _sampled_edges(-inner[::-1] if add else inner, sample_rate)
-        p, q_mass = pair.masses(np.concatenate(([-np.inf], edges, [np.inf])))
-        if add:
-            p, q_mass = p[::-1], q_mass[::-1]
-        mixed = q_mass + sample_rate * (p - q_mass)
-        upper, lower = (q_mass, mixed) if add else (mixed, q_mass)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            loss = np.log(upper / lower)
-        # Where a mass is at the edge of its digits the ratio is not trusted: the cell's lower end.
-        weak = ~np.isfinite(loss) | (np.minimum(upper, lower) < 1e-14)
-        low = np.concatenate(([lowest * interval - 1.0], inner))
-        loss = np.where(weak, low, loss)
-        short = k * interval - loss
-        if attempt == 11:
-            break
-        needed = np.maximum(np.where(weak, 0.0, short), 0.0)
-        shift = np.minimum(shift + 1.02 * np.maximum(needed[:-1], needed[1:]), 0.45 * interval)
-        if not np.any(needed > 0):
-            break
-    target = np.floor(loss / interval).astype(int)
-    floor = int(min(target.min(), lowest - 1))
-    mass: Array = np.bincount(target - floor, weights=upper).astype(np.float64)
-    return Masses(floor, mass, 0.0)
-
-
 def mix_with_identity(masses: Masses, weight: float) -> Masses:
     """Return the distribution with probability `weight`, else no loss (visible participation)."""
     mass = weight * masses.mass
@@ -254,11 +210,9 @@ def mix_with_identity(masses: Masses, weight: float) -> Masses:
     return Masses(masses.lowest, mass, weight * masses.infinity)
 
 
-def as_pmf(masses: Masses, interval: float, pessimistic_estimate: bool) -> pld_pmf.DensePLDPmf:
+def as_pmf(masses: Masses, interval: float) -> pld_pmf.DensePLDPmf:
     """Return the distribution as dp-accounting's own."""
-    return pld_pmf.DensePLDPmf(
-        interval, masses.lowest, masses.mass, masses.infinity, pessimistic_estimate
-    )
+    return pld_pmf.DensePLDPmf(interval, masses.lowest, masses.mass, masses.infinity, True)
 
 
 def loss_range(share: float, sample_rate: float, pair: Pair) -> tuple[float, float]:

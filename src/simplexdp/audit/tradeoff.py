@@ -117,7 +117,7 @@ def _sampled(
         return Curve(np.asarray, 0.0)
     step = composed.Step(composed.HIDDEN, rate, GaussianPair(noise / scale))
     interval, low, high = composed.grid(step, steps, LOSS_TAIL, CELLS_PER_DEVIATION)
-    both = composed.step_pmfs(step, interval, low, high, True)
+    both = composed.step_pmfs(step, interval, low, high)
     deltas = np.max(
         [pmf.self_compose(steps, LOSS_TAIL).get_delta_for_epsilon(TANGENTS) for pmf in both], axis=0
     )
