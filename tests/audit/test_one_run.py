@@ -55,7 +55,7 @@ def test_too_few_canaries_are_refused_before_a_long_training(
     def trained(*given: object) -> None:
         raise AssertionError("trained first")
 
-    monkeypatch.setattr(one_run.worlds, "train", trained)
+    monkeypatch.setattr(one_run.shadow, "train_on", trained)
     with pytest.raises(ValueError, match="5 canaries are too few"):
         one_run.audit(
             Settings(model="logistic", batch_size=10, steps=2),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from simplexdp import data, methods, sampling
-from simplexdp.audit import crafting, shadow, worlds
+from simplexdp.audit import crafting, shadow
 from simplexdp.linear import exact_sums
 from simplexdp.methods import dpsgd
 from simplexdp.methods.dpsgd import step as dpsgd_step
@@ -28,7 +28,7 @@ def test_dpsgd_keeps_rate_noise_and_normaliser(
     settings = Settings(
         method="dpsgd", model="logistic", batch_size=30, steps=1, optimizer="momentum"
     )
-    canaries = worlds.in_or_out(settings, planted(images))
+    canaries = shadow.in_or_out(settings, planted(images))
     everyone = np.arange(120)
     monkeypatch.setattr(sampling, "poisson_batch", lambda n, *_: everyone[:n])
 
@@ -37,7 +37,9 @@ def test_dpsgd_keeps_rate_noise_and_normaliser(
         dpsgd_step.set_noisy_gradient(model, totals, none, rng)
 
     monkeypatch.setattr(dpsgd, "set_noisy_gradient", silent)
-    inside, outside = (worlds.train(settings, canaries, [coin], seed=1) for coin in (True, False))
+    inside, outside = (
+        shadow.train_on(settings, canaries, [coin], seed=1) for coin in (True, False)
+    )
     assert canaries.without([False]) == {canaries.pairs[0].record}
     assert canaries.without([True]) == frozenset()
     assert inside.statement.steps == outside.statement.steps == 1
@@ -55,7 +57,7 @@ def test_dpsgd_keeps_rate_noise_and_normaliser(
 def test_a_record_that_is_out_is_in_no_sum(images: data.Dataset, method: str) -> None:
     """Every exact sum before its noise is that of the data without it; labels and n stay."""
     settings = Settings(method=method, options=dict(methods.lookup(method).audited.heard))
-    canaries = worlds.in_or_out(settings, planted(images))
+    canaries = shadow.in_or_out(settings, planted(images))
     record = canaries.pairs[0].record
     sums: dict[bool, list[Any]] = {True: [], False: []}
     for garbage in (False, True):  # whatever its input is, once it is out
@@ -80,4 +82,4 @@ def test_a_record_that_is_out_is_in_no_sum(images: data.Dataset, method: str) ->
 def test_what_has_no_null_record_is_refused(images: data.Dataset) -> None:
     settings = Settings(method="gaussian-features", options={"form": "trained"})
     with pytest.raises(ValueError, match="no null record"):
-        worlds.in_or_out(settings, planted(images))
+        shadow.in_or_out(settings, planted(images))

@@ -30,7 +30,6 @@ from simplexdp.statement import WITHOUT_NOISE
 ATTACKS = ("transcript", "canary", "one-run", "membership", "reconstruct")
 PLANTED = ("canary", "one-run")  # these plant pairs of inputs, or inputs that are in or out
 BOUNDED = ("transcript", *PLANTED)  # these bound ε; the others show how well an attack does
-BATCH = 8
 Advance = Callable[[], None]
 
 
@@ -330,7 +329,7 @@ def _reconstruct(job: Job, advance: Advance) -> dict[str, Any]:
     settings = job.settings
     if settings.model is None and schedules.trains_network(settings):
         settings = dataclasses.replace(settings, model="mlp")
-    found = reconstruct.attack(settings, job.dataset, job.trials or BATCH, job.rng)
+    found = reconstruct.attack(settings, job.dataset, job.trials or reconstruct.BATCH, job.rng)
     advance()
     if job.out is not None:
         path = job.out / f"{job.dataset.name}-{settings.method}.png"

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from simplexdp import data, methods
-from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff, worlds
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff
 from simplexdp.settings import Settings
 
 TRIALS = 400
@@ -50,12 +50,12 @@ def audit(
     small = schedules.canary(settings, records, relation)
     planted = plant(small, crafting.subset(dataset, records, rng), rng)
     if relation == claims.IN_OUT:
-        planted = worlds.in_or_out(small, planted)
+        planted = shadow.in_or_out(small, planted)
     score = moved if exact else projection
     scores: dict[bool, list[float]] = {True: [], False: []}
     for trial, seed in enumerate(shadow.seeds(max(1, trials), rng)):
         coin = trial % 2 == 0
-        last = worlds.train(small, planted, [coin], seed)
+        last = shadow.train_on(small, planted, [coin], seed)
         claim = claims.held(last.statement, settings.delta, relation)
         if trial == 0:  # the first training says what is claimed, and so how many are needed
             bounds.require_trials(trials, claim.epsilon or 0.0, claim.delta, confidence, not exact)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from simplexdp import data, methods
-from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff, worlds
+from simplexdp.audit import bounds, claims, crafting, schedules, shadow, tradeoff
 from simplexdp.settings import Settings
 
 Array = npt.NDArray[np.float64]
@@ -47,11 +47,11 @@ def audit(
     seed = shadow.seeds(1, rng)[0]
     settings = dataclasses.replace(settings, augment=())
     if relation == claims.IN_OUT:
-        planted = worlds.in_or_out(settings, planted)
+        planted = shadow.in_or_out(settings, planted)
     before = methods.prepare(settings, planted.dataset, seed).statement()
     claim = claims.held(before, settings.delta, relation)
     bounds.require_canaries(canaries, claim.epsilon or 0.0, claim.delta, each)
-    result = worlds.train(settings, planted, coins, seed)
+    result = shadow.train_on(settings, planted, coins, seed)
     claim = claims.held(result.statement, settings.delta, relation)
     views = {
         "white box": white_box(result, planted.pairs),

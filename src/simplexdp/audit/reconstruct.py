@@ -12,6 +12,7 @@ The same ratio is taken for the methods that add noise to what they release.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from simplexdp import data, files, methods, sampling
+from simplexdp import __version__, data, files, methods, runs, sampling
 from simplexdp.audit import crafting, schedules, shadow
 from simplexdp.settings import Settings
 
@@ -31,6 +32,7 @@ Array = npt.NDArray[np.float64]
 AGREEMENT = 1e-2
 RECOVERED = 0.05
 LIMIT = 1.5
+BATCH = 8
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,50 @@ def draw(attacks: Sequence[Attack], shape: tuple[int, ...], path: Path, most: in
                 axes.set(xticks=[], yticks=[])
             grid[row][0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
     files.write_picture(figure, path, dpi=110, metadata={"Software": None})
+
+
+def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
+    """Attack one update of each method on a batch of one and on one of eight, and draw both.
+
+    Of what is asked for, only the data and the budget are used. The counts are written beside the
+    pictures. The pictures show training images: draw them of public data.
+    """
+    files.check_drawing()
+    began = time.monotonic()
+    dataset = data.load(asked.data, **asked.data_options)
+    out.mkdir(parents=True, exist_ok=True)
+    stem = Path(asked.data).stem
+    found: list[dict[str, Any]] = []
+    written = []
+    for records, kind in ((1, "one"), (BATCH, "batch")):
+        attacks = []
+        for method in methods.names():
+            settings = dataclasses.replace(asked, method=method, model=None)
+            if "steps" not in methods.lookup(method).takes(settings):
+                continue  # there is no update to read
+            if schedules.trains_network(settings):
+                settings = dataclasses.replace(settings, model="mlp")
+            rng = sampling.stream(seed, "audit-pictures", records)
+            attacks.append(attack(settings, dataset, records, rng))
+            found.append({"method": method, **summary(attacks[-1])})
+        path = out / f"{stem}-{kind}.png"
+        draw(attacks, dataset.input_shape, path)
+        written.append(path.name)
+    record = {
+        "attack": "reconstruct",
+        "data": asked.data,
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "seed": seed,
+        "results": found,
+        "pictures": written,
+        "seconds": round(time.monotonic() - began, 1),
+        "version": __version__,
+        "revisions": {name: methods.lookup(name).revision for name in methods.names()},
+        "machine": runs.machine(),
+    }
+    files.write_json(out / f"{stem}-json", record)
+    return record
 
 
 def _picture(row: Array, shape: tuple[int, ...]) -> Array:

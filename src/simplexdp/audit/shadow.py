@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from simplexdp import data, methods
-from simplexdp.audit.crafting import Pair
+from simplexdp.audit.crafting import Pair, Planted
 from simplexdp.methods.base import OnRelease, Prepared, Run
 from simplexdp.noise import unheard
 from simplexdp.settings import Settings
@@ -61,6 +61,28 @@ def train(
     initial = copy.deepcopy(prepared.model).eval()
     final = prepared.start(Run(without=without, on_release=on_release)).model.eval()
     return Shadow(initial, final, prepared)
+
+
+def in_or_out(settings: Settings, planted: Planted) -> Planted:
+    """Return canaries of which one that is out is a null record of the method's own relation.
+
+    Formal guarantee
+        Statement: the two sides of each coin are neighbours under the relation of the method's
+        claim, and nothing else differs between them.
+        Methods that remove (zero-out, or add/remove at a fixed rate and divisor): the record adds
+        nothing to any sum, while labels, n and with them sampling rate, divisor and noise stay.
+        All others: the input becomes 0, which is one replacement of it.
+    """
+    method = methods.lookup(settings.method)
+    method.check_null(settings, planted.dataset.input_shape)
+    return planted.in_or_out(method.audited.removes)
+
+
+def train_on(
+    settings: Settings, planted: Planted, coins: Sequence[bool] | npt.NDArray[np.bool_], seed: int
+) -> Shadow:
+    """Train once on what the coins pick."""
+    return train(settings, planted.with_coins(coins), seed, planted.without(coins))
 
 
 def seeds(count: int, rng: np.random.Generator) -> list[int]:
