@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
-from simplexdp import data, files, seal
+from simplexdp import data, files, seal, typed
 from simplexdp.data.preprocessing import Preprocessing, from_json, is_raw
 from simplexdp.seal import DESCRIPTION, MODEL, PREPROCESSING
 from simplexdp.settings import Settings
@@ -298,26 +298,10 @@ def _description(sealed: seal.Sealed) -> Description:
     """Return what model.json says; refuse values that no model has."""
     path = sealed.folder / DESCRIPTION
     with files.well_formed(path, "restore it"):
-        record = json.loads(sealed.read(DESCRIPTION))
-        texts = [record[name] for name in ("method", "model", "norm")] + record["class_names"]
-        sides = record["shape"]
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("a name is no text")
-        if not all(type(side) is int and 0 < side <= LARGEST_SIDE for side in sides):
+        found = typed.read(Description, json.loads(sealed.read(DESCRIPTION)))
+        if not all(0 < side <= LARGEST_SIDE for side in found.shape):
             raise ValueError("shape is no list of positive whole numbers")
-        if not all(isinstance(record[name], bool) for name in ("on_features", "pixels")):
-            raise TypeError("on_features or pixels is neither true nor false")
-        return Description(
-            method=record["method"],
-            model=record["model"],
-            norm=record["norm"],
-            options=dict(record["options"]),
-            on_features=record["on_features"],
-            shape=tuple(sides),
-            pixels=record["pixels"],
-            class_names=tuple(record["class_names"]),
-            probabilities=record.get("probabilities") is True,
-        )
+        return found
 
 
 def _refuse_code(description: Description, method: Method | None, trust: Collection[str]) -> None:

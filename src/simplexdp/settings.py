@@ -7,12 +7,11 @@ import hashlib
 import json
 import math
 import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
+from simplexdp import typed
 from simplexdp.accounting import NAMES as ACCOUNTANTS
 from simplexdp.methods import DEFAULT
 
@@ -104,8 +103,8 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kinds in _types().items():
-            _check_type(name, getattr(self, name), kinds)
+        for name, hint in typed.hints(Settings).items():
+            _check_type(name, getattr(self, name), hint)
         if not self.epsilon > 0:
             raise ValueError(f"epsilon is {self.epsilon}; give a positive budget, such as 1")
         if not 0 < self.delta < 1:
@@ -186,20 +185,11 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@cache
-def _types() -> dict[str, tuple[Any, ...]]:
-    """Return the types that each field may have."""
-    hints = typing.get_type_hints(Settings)
-    unions = {
-        n: typing.get_args(h) if isinstance(h, types.UnionType) else (h,) for n, h in hints.items()
-    }
-    return {n: tuple(typing.get_origin(k) or k for k in kinds) for n, kinds in unions.items()}
-
-
-def _check_type(name: str, value: Any, kinds: tuple[Any, ...]) -> None:
+def _check_type(name: str, value: Any, hint: Any) -> None:
     """Refuse a value that is not of a field's type; a whole number serves as a number."""
-    if isinstance(value, bool) or not isinstance(value, (*kinds, int) if float in kinds else kinds):
-        raise TypeError(f"{name} is {_shown(value)}; give {' or '.join(_KINDS[k] for k in kinds)}")
+    if not typed.fits(value, hint):
+        wanted = " or ".join(_KINDS[kind] for kind in typed.kinds(hint))
+        raise TypeError(f"{name} is {_shown(value)}; give {wanted}")
     if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
         raise TypeError(f"{name} has something in it that is no text; give names")
     if isinstance(value, int) and name != "seed" and abs(value) > MOST_NUMBER:

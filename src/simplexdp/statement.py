@@ -9,17 +9,15 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simplexdp import typed
 from simplexdp.claims import DRAWS, PERSON, WEIGHTS, Assumption, Coverage, described
 from simplexdp.rounding import rounded_down, rounded_up
 
 WITHOUT_NOISE = "The audit's figures, which are computed from the private records without noise."
-SENTENCES = ("covers", "does_not_cover", "notes", "public")
 # Of two data sets that may differ by this, no one can tell which was used, up to (ε, δ).
 RELATIONS = {
     "zero-out": "zero-out: one input is replaced by a null record, its label stays",
@@ -228,36 +226,12 @@ def from_json(record: Mapping[str, Any]) -> Statement:
 
     try:
         values = {k: v for k, v in record.items() if k != "broken_assumptions"}
-        _check_type("assumptions", values["assumptions"], list)
-        values["assumptions"] = [Assumption(**a) for a in values["assumptions"]]
-        for name in (*SENTENCES, "assumptions"):
-            values[name] = tuple(values[name]) if isinstance(values[name], list) else values[name]
         if values.get("event") is not None:
             values["event"] = events.from_json(values["event"])
-        found = Statement(**values)
-        for name, hint in typing.get_type_hints(Statement).items():
-            if hint is not Any:
-                _check_type(name, getattr(found, name), hint)
-        for one in found.assumptions:
-            _check_type("assumptions", one.text, str)
-            _check_type("assumptions", one.holds, bool | None)
+        return typed.read(Statement, values)
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         said = f" ({error})" if isinstance(error, TypeError) else ""
         raise ValueError(f"the statement is damaged or was edited{said}; restore it") from error
-    return found
-
-
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    """Refuse text where yes or no is meant, and the like."""
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    kinds = tuple(typing.get_origin(kind) or kind for kind in kinds)
-    kinds += (int,) if float in kinds else ()
-    usual = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    if not usual or (isinstance(value, str) and str not in kinds):
-        raise TypeError(f"field {name} is of another type")
-    if isinstance(value, list | tuple) and name in SENTENCES:
-        for one in value:
-            _check_type(name, one, str)
 
 
 def _show(name: str, value: Any) -> str:

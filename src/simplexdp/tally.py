@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from simplexdp import typed
+
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
@@ -243,12 +245,4 @@ class Tally:
 
 def known_from(record: Mapping[str, Any]) -> Known:
     """Return the `Known` of a JSON record; refuse one of another form."""
-    lists = ("prints", "stat", "same_as", "overlaps")
-    values: dict[str, Any] = {n: tuple(v) if n in lists else v for n, v in record.items()}
-    found = Known(**values)
-    texts = (found.data, found.key, found.sketch, *found.prints, *found.same_as, *found.overlaps)
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a name or print is no text")
-    if not all(isinstance(number, int) for number in found.stat):
-        raise TypeError("stat holds whole numbers")
-    return found
+    return typed.read(Known, record)

@@ -215,7 +215,7 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
         "revisions": {name: methods.lookup(name).revision for name in methods.names()},
         "machine": runs.machine(),
     }
-    files.write_json(out / f"{stem}-json", record)
+    files.write_json(out / f"{stem}-reconstruct.json", record)
     return record
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from simplexdp import files
+from simplexdp import files, typed
 from simplexdp.data import arrays, images, tables
 from simplexdp.data.dataset import Array, DataError
 from simplexdp.data.schema import Bounds
@@ -181,22 +181,8 @@ class Preprocessing:
 
 def from_json(record: Mapping[str, Any]) -> Preprocessing:
     """Return the preprocessing that `Preprocessing.to_json` gave."""
-    pair: Callable[[Any], Bounds] = lambda b: (float(b[0]), float(b[1]))  # noqa: E731
-    return Preprocessing(
-        shape=tuple(int(side) for side in record["shape"]),
-        bounds=tuple(pair(b) for b in record.get("bounds", ())),
-        window=pair(record["window"]) if record.get("window") else None,
-        columns=tuple(
-            tables.Column(
-                str(c["name"]),
-                pair(c["bounds"]) if "bounds" in c else None,
-                tuple(str(v) for v in c.get("categories", ())),
-                c.get("missing"),
-            )
-            for c in record.get("columns", ())
-        ),
-        vectors=record.get("vectors") is True,
-    )
+    known = {field.name for field in dataclasses.fields(Preprocessing)}
+    return typed.read(Preprocessing, {k: v for k, v in record.items() if k in known})
 
 
 def _numbers(records: int) -> list[str]:

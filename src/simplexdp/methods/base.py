@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from numpy.typing import NDArray
 from torch import nn
 
-from simplexdp import claims
+from simplexdp import claims, typed
 from simplexdp.claims import Coverage
 from simplexdp.noise import unheard
 from simplexdp.settings import DEFAULTS, Settings
@@ -58,12 +56,11 @@ class Options:
     def of(cls, method: str, given: Mapping[str, Any]) -> Self:
         """Return the options of a run, or refuse one that is unknown or of another type."""
         known = {f.name: f for f in dataclasses.fields(cls)}
-        hints = typing.get_type_hints(cls)
         for name, value in given.items():
             if name not in known:
                 there = f"use one of {', '.join(known)}" if known else "it has none of its own"
                 raise ValueError(f"{method} does not know the option {name!r}; {there}")
-            _check_type(name, value, hints[name])
+            _check_type(name, value, typed.hints(cls)[name])
             choices = known[name].metadata["choices"]
             if choices and value not in choices:
                 raise ValueError(
@@ -74,17 +71,10 @@ class Options:
 
 def _check_type(name: str, value: Any, hint: Any) -> None:
     """Refuse a value that is not of an option's type; a whole number serves as a number."""
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    allowed = (*kinds, int) if float in kinds else kinds
-    if isinstance(value, allowed) and (bool in kinds or not isinstance(value, bool)):
-        return
-    if bool in kinds:
-        wanted = "true or false"
-    elif str in kinds:
-        wanted = "text"
-    else:
-        wanted = "a number" if float in kinds else "a whole number"
-    raise ValueError(f"the option {name} is {value!r}; give {wanted}")
+    if not typed.fits(value, hint):
+        known = {bool: "true or false", str: "text", float: "a number", int: "a whole number"}
+        wanted = next(known[kind] for kind in known if kind in typed.kinds(hint))
+        raise ValueError(f"the option {name} is {value!r}; give {wanted}")
 
 
 @dataclass(frozen=True)
