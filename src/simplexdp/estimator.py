@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from simplexdp import features, linear, noise
 from simplexdp.claims import Coverage, large_delta
-from simplexdp.data.schema import scale, to_unit
+from simplexdp.data.schema import scale, to_unit, unit_rows
 from simplexdp.ledger import Ledger
 from simplexdp.methods import certified
 from simplexdp.methods._on_features import noise_bits
@@ -336,12 +336,7 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return rows as the feature map takes them: pixels in [0, 1], columns in [-1, 1]."""
         if self.bounds is None:
             if self.image_shape is None:
-                # √d makes up for the 1/√d of the columns map: rows end with norm 1.
-                # By the largest entry first: squares of large numbers overflow.
-                largest = np.abs(X).max(axis=1, keepdims=True)
-                X = X / np.where(largest > 0, largest, 1.0)
-                norms = np.linalg.norm(X, axis=1, keepdims=True)
-                X = X / np.where(norms > 0, norms, 1.0) * np.sqrt(X.shape[1])
+                X = unit_rows(X)  # which the columns map brings to norm 1
             with np.errstate(over="ignore"):  # such a row counts as zero; nothing may tell of it
                 return X.reshape(len(X), *self._shape(X.shape[1])).astype(np.float32)
         low, high = (np.asarray(bound, dtype=np.float64) for bound in self.bounds)

@@ -86,11 +86,6 @@ def prepare(settings: Settings, dataset: data.Dataset, seed: int | None = None) 
     """
     if seed is None:
         seed = sampling.fresh_seed() if settings.seed is None else settings.seed
-    return _prepared(settings, dataset, seed)
-
-
-def _prepared(settings: Settings, dataset: data.Dataset, seed: int) -> Prepared:
-    """Return the training; refuse persons where the method protects records alone."""
     method = lookup(settings.method)
     if dataset.train.groups is not None and not method.persons:
         able = [name for name in names() if lookup(name).persons]
@@ -229,7 +224,7 @@ def _train(
     entry: str | None = None
     try:
         seed = distributed.agree(_seed(settings, folder, key))
-        prepared = _prepared(settings, dataset, seed)
+        prepared = prepare(settings, dataset, seed)
         if ledger is not None and distributed.is_first():
             folder.count_in(ledger.path)
 

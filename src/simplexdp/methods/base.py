@@ -35,14 +35,6 @@ OPTIONAL = tuple(f.name for f in dataclasses.fields(Settings) if f.name in OF_A_
 OnRelease = Callable[[str, NDArray[Any], NDArray[Any], float], NDArray[Any]]
 
 
-def _nothing(*_: Any) -> None:
-    """Do nothing."""
-
-
-def _never() -> bool:
-    return False
-
-
 def option(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
     """Declare a field of `Options`: its default, its help text, and its values where few."""
     return field(default=default, metadata={"help": help, "choices": choices})
@@ -105,9 +97,9 @@ class Run:
     folder: RunFolder | None = None
     key: str = ""
     show_progress: bool = False
-    pay: Callable[[], None] = _nothing
-    stop: Callable[[], bool] = _never
-    on_step: Callable[[int], None] = _nothing
+    pay: Callable[[], None] = lambda: None
+    stop: Callable[[], bool] = lambda: False
+    on_step: Callable[[int], None] = lambda step: None
     on_release: OnRelease = unheard
     without: frozenset[int] = frozenset()
 

@@ -117,13 +117,14 @@ def _digits() -> Experiment:
 
 def _certified() -> Experiment:
     """Return the certified method beside the best DP-SGD figure that the paper prints."""
+    features = CERTIFIED_FEATURES
     cells = [
         Cell(
             Settings(
                 data=data,
                 method="certified",
                 epsilon=epsilon,
-                options=_features(data),
+                options={"features": features[data]} if data in features else {},
             ),
             data,
             epsilon_label(epsilon),
@@ -145,10 +146,6 @@ def _certified() -> Experiment:
         "best DP-SGD in the paper within the budget",
     )
     return Experiment("certified", title, tuple(cells), notes, head=head)
-
-
-def _features(data: str) -> dict[str, Any]:
-    return {"features": CERTIFIED_FEATURES[data]} if data in CERTIFIED_FEATURES else {}
 
 
 def _best_dpsgd(data: str, epsilon: float) -> Published | None:

@@ -85,8 +85,7 @@ def read(path: Path, key: str) -> Checkpoint:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata["run"]
-        written = metadata.get("digest")
-        if written is not None and written != _digest(text, tensors):
+        if metadata["digest"] != _digest(text, tensors):
             raise ValueError("its digest is another one")
         header = json.loads(text)
         found = header["key"]
@@ -99,8 +98,6 @@ def read(path: Path, key: str) -> Checkpoint:
             f"{path} belongs to a run with other settings or of another version; "
             "resume with the settings in its run.json"
         )
-    if written is None:
-        raise ValueError(f"{path} was written by an earlier build; finish the run with that build")
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "extra": {}}
     state: dict[int, dict[str, Any]] = {}
     for name, value in {**tensors, **header["scalars"]}.items():

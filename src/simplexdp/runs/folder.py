@@ -124,8 +124,8 @@ class RunFolder:
         return record
 
     def processes(self) -> int:
-        """Return how many processes train it; earlier builds did not write it, and had one."""
-        found = self.configuration().get("processes", 1)
+        """Return how many processes train it."""
+        found = self.configuration().get("processes")
         if not isinstance(found, int):
             raise ValueError(f"{self.path / CONFIGURATION} is damaged; {WAY_OUT}")
         return found

@@ -87,11 +87,8 @@ def _row(folder: runs.RunFolder) -> dict[str, Value]:
 
 
 def _with_interval(outcome: Mapping[str, Any]) -> str:
-    """Return the accuracy with its 95 % interval, which runs of earlier versions lack."""
-    shown = f"{100 * outcome['accuracy']:.2f}"
-    if "accuracy_interval" not in outcome:
-        return shown
-    low, high = outcome["accuracy_interval"]
+    """Return the accuracy with its 95 % interval."""
+    shown, (low, high) = f"{100 * outcome['accuracy']:.2f}", outcome["accuracy_interval"]
     return f"{shown} ({100 * low:.1f} to {100 * high:.1f}; {outcome['test_records']:,} records)"
 
 
