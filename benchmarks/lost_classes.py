@@ -27,8 +27,8 @@ from torch.nn import functional
 
 import simplexdp
 from simplexdp import Plan, data, files, mechanism, models, runs
+from simplexdp.loss import balanced_weights
 from simplexdp.paper import recipes
-from simplexdp.plan import balanced_weights
 from simplexdp.schedule import TYPICAL_TRUE_CLASS_PROBABILITY
 from simplexdp.training import seed_torch
 

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 
 import simplexdp
 from simplexdp import Plan, data, files, models, runs
+from simplexdp.loss import balanced_weights
 from simplexdp.paper.report.measured_tables import rate_of
-from simplexdp.plan import balanced_weights
 from simplexdp.runs import RunFolder
 
 OUT = RESULTS / "benchmarks" / "standstill.json"

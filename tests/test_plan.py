@@ -14,7 +14,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from simplexdp import Plan, accounting, distributed, ledger, sampling
-from simplexdp.plan import BudgetExhausted, balanced_weights
+from simplexdp.loss import balanced_weights
+from simplexdp.stepping import BudgetExhausted
 
 RECORDS = 400
 

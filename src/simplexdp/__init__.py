@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     )
     from simplexdp.bundle import load_model
     from simplexdp.estimator import CertifiedClassifier
+    from simplexdp.loss import balanced_weights
     from simplexdp.methods.dpsgd.plan import DPSGDPlan
     from simplexdp.pipeline import private_pipeline
-    from simplexdp.plan import Plan, balanced_weights
+    from simplexdp.plan import Plan
     from simplexdp.settings import Settings
     from simplexdp.statement import Statement
 
@@ -41,7 +42,7 @@ _HOMES = {
     "Plan": "plan",
     "Settings": "settings",
     "Statement": "statement",
-    "balanced_weights": "plan",
+    "balanced_weights": "loss",
     "load_model": "bundle",
     "private_pipeline": "pipeline",
 }

@@ -40,6 +40,19 @@ def extra(module: str, name: str) -> Any:
     return import_module(module)
 
 
+def own(name: str, failed: str) -> Any:
+    """Return the object that "package.module:OBJECT" names, which is imported.
+
+    Raises:
+        ValueError: If it cannot be; the message begins with what has `failed`.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{failed}: {error}") from error
+
+
 @cache
 def _points(group: str) -> dict[str, metadata.EntryPoint]:
     return {p.name: p for p in metadata.entry_points(group=group) if _is_there(p.module)}

@@ -77,7 +77,7 @@ def schedule(
             f"the batch size is {batch_size}; it must be at least 1 and below the {records} records"
         )
     if steps is None:
-        steps = usual_steps(records)
+        steps = int(min(max(records / 6, 3000), 10_000))
     if steps < 1:
         raise ValueError(f"the number of steps is {steps}; it must be at least 1")
     if batch_size is None:
@@ -87,11 +87,6 @@ def schedule(
         limit = 0.5 * records * largest_useful_rate(quick, epsilon, delta, alpha, steps)
         batch_size = max(1, math.floor(min(250.0, records / 180, limit)))
     return batch_size, steps
-
-
-def usual_steps(records: int) -> int:
-    """Return the steps of a run that does not say how many."""
-    return int(min(max(records / 6, 3000), 10_000))
 
 
 def largest_useful_rate(

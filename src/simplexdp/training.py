@@ -29,7 +29,7 @@ from simplexdp.evaluation import (
     refuse_not_finite,
     warn_of_failure,
 )
-from simplexdp.methods.base import Run
+from simplexdp.methods.base import Run, Trained
 from simplexdp.optimizers import seed_torch
 from simplexdp.runs import checkpoint
 from simplexdp.settings import Settings
@@ -107,17 +107,7 @@ class Job:
         return batches.to_network(inputs, self.channels_last), labels
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What the loop reached; accuracies are shares."""
-
-    accuracy: float
-    validation_accuracy: float | None
-    seconds: float
-    recalls: tuple[float | None, ...] = ()
-
-
-def train(job: Job, run: Run) -> Reached:
+def train(job: Job, run: Run) -> Trained:
     """Run the steps that are left, from the start or from the run's checkpoint.
 
     Args:
@@ -125,7 +115,7 @@ def train(job: Job, run: Run) -> Reached:
         run: Where it leaves what it trains, and who is told.
 
     Returns:
-        Accuracies and time.
+        The trained model, its accuracies and the time.
 
     Raises:
         OutOfTime: If `run.stop` said so before the last step.
@@ -177,7 +167,7 @@ def train(job: Job, run: Run) -> Reached:
     held_out = dataset.validation
     validation = None if held_out is None else evaluate(evaluated, held_out, settings.device)
     shares = recalls(final, dataset.test.labels, dataset.classes)
-    return Reached(accuracy, validation, elapsed(), shares)
+    return Trained(evaluated, accuracy, validation, elapsed(), shares)
 
 
 def _restore(job: Job, run: Run) -> tuple[int, float]:

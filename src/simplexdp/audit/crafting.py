@@ -136,7 +136,8 @@ def opposites(dataset: data.Dataset, canaries: int, rng: np.random.Generator) ->
     Their gradients in a first layer point opposite ways, which is the most that clipping leaves;
     pairs that share their two pixels have different labels, so their gradients differ too.
     """
-    by_label = _records_by_label(dataset, rng)
+    labels = dataset.train.labels
+    by_label = {k: rng.permutation(np.flatnonzero(labels == k)) for k in range(dataset.classes)}
     most = int(np.prod(dataset.input_shape)) // 2
     room = [sum(min(c, len(rows)) for rows in by_label.values()) for c in range(most + 1)]
     if canaries > room[-1]:
@@ -212,10 +213,3 @@ def _blank(dataset: data.Dataset, pixels: Indices) -> data.Dataset:
     flat = inputs.reshape(len(inputs), -1)
     flat[:, pixels] = background(flat)[pixels[0]]
     return dataclasses.replace(dataset, train=data.Split(inputs, dataset.train.labels))
-
-
-def _records_by_label(dataset: data.Dataset, rng: np.random.Generator) -> dict[int, Indices]:
-    labels = dataset.train.labels
-    return {
-        label: rng.permutation(np.flatnonzero(labels == label)) for label in range(dataset.classes)
-    }

@@ -161,8 +161,7 @@ def read_inputs(
     Raises:
         DataError: If there is no such file, or it does not fit the options.
     """
-    from simplexdp.data.own import Options
-    from simplexdp.data.unlabelled import read_path
+    from simplexdp.data.own import Options, read_path
 
     found = files.expanded(path)
     if not found.exists():

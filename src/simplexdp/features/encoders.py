@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from simplexdp import files
+from simplexdp import files, plugins
 from simplexdp.features import normalize
 from simplexdp.features.provenance import Provenance, checksum
 
@@ -56,12 +56,16 @@ def load(name: str, shape: tuple[int, ...], trained_on: str | None = None) -> En
     """
     kind, _, what = name.partition(":")
     if kind in _LIBRARIES:
-        _images_only(name, shape)
+        if len(shape) != 3 or shape[0] not in (1, 3):
+            raise ValueError(
+                f"{name} takes images of 1 or 3 channels, not records of shape {shape}; "
+                "use features columns or random"
+            )
         what, _, side = what.partition("@")
         return _LIBRARIES[kind](what, _side(side), trained_on)
     if kind == "onnx":
         return _onnx(what, trained_on)
-    return _own(name, _object(name), trained_on)
+    return _own(name, plugins.own(name, f"the features {name!r} cannot be imported"), trained_on)
 
 
 def own(function: Any, trained_on: str | None = None) -> Encoder:
@@ -87,14 +91,6 @@ def _side(text: str) -> int | None:
             f"the resolution @{text} makes no sense; give one number from 8 to {LARGEST_SIDE}"
         )
     return int(text)
-
-
-def _images_only(name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) != 3 or shape[0] not in (1, 3):
-        raise ValueError(
-            f"{name} takes images of 1 or 3 channels, not records of shape {shape}; "
-            "use features columns or random"
-        )
 
 
 def _had(name: str, make: Callable[[], Any]) -> Any:
@@ -243,14 +239,6 @@ def _onnx(what: str, trained_on: str | None) -> Encoder:
         fixed=trained_on is not None,
     )
     return Encoder(f"onnx:{Path(what).name}#{digest[:16]}", apply, told)
-
-
-def _object(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"the features {name!r} cannot be imported: {error}") from error
 
 
 def _own(name: str, made: Any, trained_on: str | None) -> Encoder:

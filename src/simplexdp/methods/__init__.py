@@ -12,6 +12,8 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from simplexdp import plugins
+
 if TYPE_CHECKING:
     from simplexdp.methods._run import Outcome, prepare, run, summary, train
     from simplexdp.methods.base import Method, Prepared
@@ -58,19 +60,13 @@ def lookup(name: str) -> Method:
     Raises:
         ValueError: If there is no such method, or the object is not one.
     """
-    if name in names():
-        module, attribute = f"{__name__}.{name.replace('-', '_')}", "METHOD"
-    else:
-        module, colon, attribute = name.partition(":")
-        if not colon:
-            raise ValueError(
-                f"unknown method {name!r}; use one of {', '.join(names())}, "
-                "or your own package.module:OBJECT"
-            )
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"the method {name!r} cannot be imported: {error}") from error
+    home = f"{__name__}.{name.replace('-', '_')}:METHOD" if name in names() else name
+    if ":" not in home:
+        raise ValueError(
+            f"unknown method {name!r}; use one of {', '.join(names())}, "
+            "or your own package.module:OBJECT"
+        )
+    found = plugins.own(home, f"the method {name!r} cannot be imported")
     from simplexdp.methods.base import Method
 
     if not isinstance(found, Method):

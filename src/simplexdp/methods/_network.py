@@ -11,12 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from simplexdp import data, models, optimizers, sampling
-from simplexdp.methods.base import Method, Options, Run, Trained, option, positive
+from simplexdp.loss import balanced_weights
+from simplexdp.methods.base import Method, Options, option, positive
 from simplexdp.optimizers import seed_torch
-from simplexdp.plan import balanced_weights
 from simplexdp.settings import Settings
-from simplexdp.training import Job
-from simplexdp.training import train as loop
 
 if TYPE_CHECKING:
     from simplexdp.bundle import Description
@@ -142,18 +140,6 @@ class NetworkMethod(Method):
         return models.build(
             description.model, description.shape, len(description.class_names), description.norm
         )
-
-
-def start(job: Job, run: Run) -> Trained:
-    """Run the loop, and return what it reached."""
-    reached = loop(job, run)
-    return Trained(
-        model=job.model if job.evaluated is None else job.evaluated,
-        accuracy=reached.accuracy,
-        validation_accuracy=reached.validation_accuracy,
-        seconds=reached.seconds,
-        recalls=reached.recalls,
-    )
 
 
 def model_for(

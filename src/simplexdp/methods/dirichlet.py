@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from torch import Tensor
 
-from simplexdp import accounting, data, distributed, mechanism, progress
+from simplexdp import accounting, data, distributed, mechanism, progress, training
 from simplexdp.methods import _network
 from simplexdp.methods.base import (
     OF_A_NETWORK,
@@ -22,7 +22,6 @@ from simplexdp.methods.base import (
 from simplexdp.plan import Plan
 from simplexdp.schedule import lopsided, warmup_steps
 from simplexdp.settings import ADAPTIVE, Settings
-from simplexdp.training import Job
 
 WEIGHTED = (
     "Losses are weighted by class, from the public labels and after the draws: the bound is the "
@@ -109,7 +108,7 @@ class Dirichlet(_network.NetworkMethod):
             return loss
 
         has_order = accounting.lookup(plan.accountant).has_order
-        job = Job(
+        job = training.Job(
             model=model,
             update=update,
             dataset=dataset,
@@ -130,7 +129,7 @@ class Dirichlet(_network.NetworkMethod):
         def start(run: Run) -> Trained:
             if run.folder is not None and weights is None and distributed.is_first():
                 _warn_of_rare_classes(counts)
-            return _network.start(job, run)
+            return training.train(job, run)
 
         return Prepared(
             event=plan.event(),

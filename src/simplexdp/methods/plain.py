@@ -8,14 +8,13 @@ from functools import partial
 from torch import Tensor
 from torch.nn import functional
 
-from simplexdp import data, distributed
+from simplexdp import data, distributed, training
 from simplexdp.accounting import events
 from simplexdp.claims import NOTHING, Coverage
 from simplexdp.methods import _network
 from simplexdp.methods.base import Audited, Prepared, option
 from simplexdp.schedule import EFFECTIVE_LEARNING_RATE, rate_for, schedule
 from simplexdp.settings import DEFAULTS, Settings
-from simplexdp.training import Job
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Plain(_network.NetworkMethod):
             descent.average(step)
             return loss
 
-        job = Job(
+        job = training.Job(
             model=model,
             update=update,
             dataset=dataset,
@@ -106,7 +105,7 @@ class Plain(_network.NetworkMethod):
                 "lr": descent.lr,
                 **({"warmup": descent.warmup} if descent.warmup else {}),
             },
-            start=partial(_network.start, job),
+            start=partial(training.train, job),
             notes=dataset.provenance,
         )
 

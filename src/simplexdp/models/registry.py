@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Callable
 
 from torch import nn
@@ -59,25 +58,20 @@ def build(name: str, input_shape: tuple[int, ...], classes: int, norm: str = "gr
     if ":" in name:
         return _user_model(name, input_shape, classes)
     if name not in names():
-        raise ValueError(_unknown(name))
+        close = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
+        meant = f" (closest: {close[0]})" if close else ""
+        raise ValueError(
+            f"no model {name!r}{meant}: use {', '.join(names())}, or your own "
+            "package.module:factory"
+        )
     if norm not in NORMS:
         raise ValueError(f"no normalisation {norm!r}: use one of {', '.join(NORMS)}")
     factory: Factory = BUILT_IN.get(name) or plugins.load(GROUP, name)
     return factory(input_shape, classes, norm)
 
 
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
-    meant = f" (closest: {close[0]})" if close else ""
-    return f"no model {name!r}{meant}: use {', '.join(names())}, or your own package.module:factory"
-
-
 def _user_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    module_name, _, attribute = name.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"cannot load the model {name!r}: {error}") from error
+    factory = plugins.own(name, f"cannot load the model {name!r}")
     if not callable(factory):
         raise ValueError(f"{name!r} is not callable: it must be factory(input_shape, classes)")
     try:

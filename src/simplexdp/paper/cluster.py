@@ -54,8 +54,12 @@ def sweep(
             _check_reached(address)
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
         try:
-            if began_here and address is None and "RAY_ADDRESS" not in os.environ:
-                _check_cards(ray, gpus_each)
+            own = began_here and address is None and "RAY_ADDRESS" not in os.environ
+            if own and gpus_each > ray.cluster_resources().get("GPU", 0):  # it would wait for one
+                raise ValueError(
+                    "no graphics card is here for --device cuda; name a cluster that has one with "
+                    "--ray-address, or leave --device out"
+                )
             task = ray.remote(max_retries=RETRIES, num_cpus=1, num_gpus=gpus_each)(train_one)
             folder = str(run_root.resolve())
             waiting = {
@@ -77,15 +81,6 @@ def _check_reached(address: str | None) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
     except (OSError, OverflowError) as error:
         raise ValueError(f"no Ray cluster answers at {address}; check --ray-address") from error
-
-
-def _check_cards(ray: Any, wanted: float) -> None:
-    """Refuse to wait for a card that a cluster on this machine does not have."""
-    if wanted > ray.cluster_resources().get("GPU", 0):
-        raise ValueError(
-            "no graphics card is here for --device cuda; name a cluster that has one with "
-            "--ray-address, or leave --device out"
-        )
 
 
 def _gather(

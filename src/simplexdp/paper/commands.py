@@ -66,12 +66,11 @@ def report(
     """Write one self-contained page with charts of your runs, or of the paper's tables."""
     from simplexdp import files
     from simplexdp.paper.report import figures as drawings
-    from simplexdp.paper.report import own, page
-    from simplexdp.paper.report import refresh as guide
+    from simplexdp.paper.report import own, page, tables
 
     files.check_drawing()
     written = own.write(of, out) if of else page.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
-    written["refreshed"] = [str(p) for p in guide.refresh(refresh, results)] if refresh else []
+    written["refreshed"] = [str(p) for p in tables.refresh(refresh, results)] if refresh else []
     lines = [f"{written['page']} from {written['runs']} runs", *written["left_out"]]
     emit(written, as_json, "\n".join([*lines, *written["figures"], *written["refreshed"]]))

@@ -66,11 +66,6 @@ def _experiment(
     return Experiment(name, title, tuple(cells), notes, study=True, head=head + lr)
 
 
-def _coarse_first(points: Sequence[Cell]) -> list[list[Cell]]:
-    """Return every fourth point first, so that a sweep that is cut off covers the range."""
-    return [[p for i, p in enumerate(points) if i % 4 == k] for k in (0, 2, 1, 3)]
-
-
 def learning_rate(on: str | None = None) -> Experiment:
     """Return nine curves; a point that the recipe's accuracy table has too stays there."""
     figure = recipes.published()["learning_rate_figure"]
@@ -88,8 +83,8 @@ def learning_rate(on: str | None = None) -> Experiment:
             for point in curve["points"]
             if (alpha, point["lr"]) != in_table
         ]
-        for cells, part in zip(rounds, _coarse_first(points), strict=True):
-            cells += part
+        for cells, k in zip(rounds, (0, 2, 1, 3), strict=True):
+            cells += points[k::4]  # every fourth first: a sweep that is cut off covers the range
     title = "Accuracy over learning rate and over effective learning rate, nine α, ε = 1"
     return _experiment("learning-rate", on, title, [cell for cells in rounds for cell in cells])
 

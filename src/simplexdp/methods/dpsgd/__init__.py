@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from simplexdp import data, distributed, models, plugins, sampling
+from simplexdp import data, distributed, models, plugins, sampling, training
 from simplexdp.accounting import events
 from simplexdp.accounting.sampled_gaussian import MOST_NOISE, calibrate, check_budget, cost
 from simplexdp.bundle import Description
@@ -58,7 +58,6 @@ from simplexdp.methods.dpsgd.step import (
 )
 from simplexdp.schedule import ADAPTIVE_LEARNING_RATE
 from simplexdp.settings import ADAPTIVE, Settings
-from simplexdp.training import Job
 
 NUMBERS_AT_ONCE = 2**26  # of activations and gradients by record: a quarter of a gigabyte
 FEWEST_AT_ONCE = 8
@@ -153,7 +152,7 @@ class DPSGD(_network.NetworkMethod):
                 descent.average(step)
                 return None  # the exact loss of a batch is not covered by the guarantee
 
-            job = Job(
+            job = training.Job(
                 model=model,
                 update=update,
                 dataset=dataset,
@@ -171,7 +170,7 @@ class DPSGD(_network.NetworkMethod):
                 with warnings.catch_warnings():
                     # The first layer's inputs need no gradient; torch remarks on that once a layer.
                     warnings.filterwarnings("ignore", message="Full backward hook is firing")
-                    return _network.start(job, run)
+                    return training.train(job, run)
             finally:
                 hooks.remove_hooks()
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from simplexdp import data, sampling
+from simplexdp import data, sampling, training
 from simplexdp.accounting import events
 from simplexdp.accounting.sampled_gaussian import calibrate
 from simplexdp.accounting.totals import COUPLED
@@ -26,7 +26,6 @@ from simplexdp.claims import DRAWS, Assumption, Coverage, common_assumptions, la
 from simplexdp.methods import _network
 from simplexdp.methods.base import Prepared, Run, Trained
 from simplexdp.settings import Settings
-from simplexdp.training import Job
 
 if TYPE_CHECKING:
     from simplexdp.methods.gaussian_features import GaussianOptions
@@ -115,7 +114,7 @@ def prepare_below(
         descent.average(step)
         return None
 
-    job = Job(
+    job = training.Job(
         model=model,
         update=update,
         dataset=dataset,
@@ -130,7 +129,7 @@ def prepare_below(
     def start(run: Run) -> Trained:
         handle = layer.register_forward_pre_hook(hook)
         try:
-            return _network.start(job, run)
+            return training.train(job, run)
         finally:
             handle.remove()
 

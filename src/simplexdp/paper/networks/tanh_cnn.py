@@ -19,7 +19,8 @@ def tanh_cnn(input_shape: tuple[int, ...], classes: int, norm: str = "none") -> 
 
 
 def _mnist(channels: int, height: int, width: int, classes: int) -> nn.Module:
-    rows, columns = (_mnist_side(side) for side in (height, width))
+    # What 8×8 and 4×4 convolutions of stride 2, each pooled by one, leave: 28 -> 4.
+    rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
     return nn.Sequential(
         nn.Conv2d(channels, 16, 8, stride=2, padding=2),
         nn.Tanh(),
@@ -32,12 +33,6 @@ def _mnist(channels: int, height: int, width: int, classes: int) -> nn.Module:
         nn.Tanh(),
         nn.Linear(32, classes),
     )
-
-
-def _mnist_side(side: int) -> int:
-    """Return what 8×8 and 4×4 convolutions of stride 2, each pooled by one, leave: 28 -> 4."""
-    pooled = (side + 4 - 8) // 2 + 1 - 1
-    return (pooled - 4) // 2 + 1 - 1
 
 
 def _cifar(channels: int, height: int, width: int, classes: int) -> nn.Module:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import statistics
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from simplexdp import methods
+from simplexdp import files, methods
 from simplexdp.paper import computed, fast, grid, identity, labels, recipes
-from simplexdp.paper.cells import Cell
 from simplexdp.paper.report import gather, measured
 from simplexdp.paper.report.gather import Group, Results
 from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
-from simplexdp.paper.table import Column, Table, Value, columns
+from simplexdp.paper.table import Column, Table, Value, columns, to_markdown
 
+MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
+NOTHING_YET = "No results yet."
 LATE = 5  # so many last evaluations, of runs with at least four times as many
 
 
@@ -71,7 +74,12 @@ def study(name: str, found: Sequence[Group]) -> Table:
     """Return a study: ours and the paper's for every cell that was run."""
     experiment = grid.experiment(name)
     own = [group for group in found if group.experiment == name]
-    pairs = [(cell, group) for cell in experiment.cells for group in own if _fills(group, cell)]
+    pairs = []  # of a cell and what fills it, perhaps with other steps, which its row then says
+    for cell in experiment.cells:
+        wanted, steps = identity.cell(cell.settings), cell.settings.steps
+        for group in own:
+            if identity.cell(dataclasses.replace(group.settings, steps=steps)) == wanted:
+                pairs.append((cell, group))
     rows: list[dict[str, Value]] = []
     for cell, group in pairs:
         steps, usual = group.settings.steps, cell.settings.steps
@@ -288,11 +296,29 @@ def _copies(groups: Sequence[Group]) -> list[str]:
     return [f"{name}: {said}." for name, said in sorted(found)]
 
 
-def _fills(group: Group, cell: Cell) -> bool:
-    """Return whether a group is a cell's, perhaps with other steps, which its row then says."""
-    same_steps = dataclasses.replace(group.settings, steps=cell.settings.steps)
-    return identity.cell(same_steps) == identity.cell(cell.settings)
-
-
 def _size(epsilon: float | None) -> float:
     return float("inf") if epsilon is None else float(epsilon)
+
+
+def refreshed(text: str, found: Results) -> str:
+    """Return a page with every table between <!-- table:NAME --> and <!-- /table --> made anew."""
+
+    def fill(match: re.Match[str]) -> str:
+        table = make(match["name"], found)
+        body = to_markdown(table) if table.rows else NOTHING_YET
+        return f"{match[1]}\n{body}\n\n{match[3]}"
+
+    return MARKED.sub(fill, text)
+
+
+def refresh(pages: Sequence[Path], results: Path) -> list[Path]:
+    """Rewrite the pages whose tables are not those of the results; says which."""
+    found = gather.load(results)
+    changed = []
+    for page in pages:
+        before = page.read_text(encoding="utf-8")
+        after = refreshed(before, found)
+        if after != before:
+            files.write_atomically(page, after.encode())
+            changed.append(page)
+    return changed
