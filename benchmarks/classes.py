@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 import simplexdp
 from simplexdp import data, files, models, runs, training
 from simplexdp.paper import identity, records
-from simplexdp.paper.report.refresh import refresh
+from simplexdp.paper.report.tables import refresh
 from simplexdp.runs import RunFolder
 from simplexdp.settings import Settings
 
