@@ -9,24 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
 from simplexdp.rounding import rounded_up
-from simplexdp.tally import DRAWS, NOTHING, PERSON, RECORD, WEIGHTS
+from simplexdp.tally import DRAWS as DRAWS
+from simplexdp.tally import NOTHING as NOTHING
+from simplexdp.tally import PERSON as PERSON
+from simplexdp.tally import RECORD as RECORD
+from simplexdp.tally import WEIGHTS as WEIGHTS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-__all__ = [
-    "DRAWS",
-    "NOTHING",
-    "PERSON",
-    "RECORD",
-    "WEIGHTS",
-    "Assumption",
-    "Coverage",
-    "check",
-    "common_assumptions",
-    "described",
-    "large_delta",
-]
 
 SECRET_SEED = "The random seed is secret."
 LABELS_ARE_PUBLIC = (

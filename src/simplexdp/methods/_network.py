@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from simplexdp import data, models, optimizers, sampling
+from simplexdp import data, models, optimizers, sampling, training
 from simplexdp.loss import balanced_weights
 from simplexdp.methods.base import Method, Options, option, positive
 from simplexdp.optimizers import seed_torch
@@ -102,7 +102,7 @@ class Descent:
             None if decay is None else decay * attenuation,
             options.muon_lr,
         )
-        self.model = model
+        self.model, self.settings = model, settings
         self.averaged = copy.deepcopy(model) if self.decay else None
 
     def check_average(self) -> None:
@@ -112,6 +112,28 @@ class Descent:
                 f"weight_average {self.decay} is over {1 / (1 - self.decay):.0f} steps and there "
                 f"are {self.steps}; give at most {1 - 1 / self.steps:.4g}"
             )
+
+    def job(
+        self,
+        update: training.Update,
+        dataset: data.Dataset,
+        sample_rate: float,
+        seed: int,
+        **more: Any,
+    ) -> training.Job:
+        """Return what the loop needs to know; `more` are other fields of `training.Job`."""
+        return training.Job(
+            model=self.model,
+            update=update,
+            dataset=dataset,
+            sample_rate=sample_rate,
+            steps=self.steps,
+            seed=seed,
+            settings=self.settings,
+            optimizer=self.optimizer,
+            evaluated=self.averaged,
+            **more,
+        )
 
     def set_rate(self, step: int) -> None:
         """Set the rate of a step."""

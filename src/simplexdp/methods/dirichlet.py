@@ -108,16 +108,11 @@ class Dirichlet(_network.NetworkMethod):
             return loss
 
         has_order = accounting.lookup(plan.accountant).has_order
-        job = training.Job(
-            model=model,
-            update=update,
-            dataset=dataset,
-            sample_rate=plan.sample_rate,
-            steps=plan.steps,
-            seed=seed,
-            settings=settings,
-            optimizer=descent.optimizer,
-            evaluated=descent.averaged,
+        job = descent.job(
+            update,
+            dataset,
+            plan.sample_rate,
+            seed,
             # A numerical composition takes seconds: it is made once, at the end.
             epsilon_spent=lambda step: (
                 plan.epsilon_spent(step) if has_order or step == plan.steps else None

@@ -71,18 +71,8 @@ class Plain(_network.NetworkMethod):
             descent.average(step)
             return loss
 
-        job = training.Job(
-            model=model,
-            update=update,
-            dataset=dataset,
-            sample_rate=batch_size / records,
-            steps=steps,
-            seed=seed,
-            settings=settings,
-            optimizer=descent.optimizer,
-            evaluated=descent.averaged,
-            weighable=weights is None,
-        )
+        rate = batch_size / records
+        job = descent.job(update, dataset, rate, seed, weighable=weights is None)
         return Prepared(
             event=events.no_guarantee(),
             coverage=Coverage(

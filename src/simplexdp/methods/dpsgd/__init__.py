@@ -152,19 +152,14 @@ class DPSGD(_network.NetworkMethod):
                 descent.average(step)
                 return None  # the exact loss of a batch is not covered by the guarantee
 
-            job = training.Job(
-                model=model,
-                update=update,
-                dataset=dataset,
-                sample_rate=sample_rate,
-                steps=steps,
-                seed=seed,
-                settings=settings,
-                optimizer=descent.optimizer,
+            job = descent.job(
+                update,
+                dataset,
+                sample_rate,
+                seed,
                 epsilon_spent=lambda step: epsilon if step == steps else None,
                 augments=False,  # in the step, once for each copy
                 channels_last=False,
-                evaluated=descent.averaged,
             )
             try:
                 with warnings.catch_warnings():

@@ -114,17 +114,7 @@ def prepare_below(
         descent.average(step)
         return None
 
-    job = training.Job(
-        model=model,
-        update=update,
-        dataset=dataset,
-        sample_rate=sample_rate,
-        steps=steps,
-        seed=seed,
-        settings=settings,
-        optimizer=descent.optimizer,
-        evaluated=descent.averaged,
-    )
+    job = descent.job(update, dataset, sample_rate, seed)
 
     def start(run: Run) -> Trained:
         handle = layer.register_forward_pre_hook(hook)
