@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simplexdp.accounting.gaussian import gaussian_epsilon
 
@@ -13,15 +14,17 @@ if TYPE_CHECKING:
 REPLACE_INPUT = "replace-input"
 
 
-class Converted(NamedTuple):
-    """(ε, δ) under another relation, and by which argument."""
+@dataclass(frozen=True)
+class Claim:
+    """(ε, δ) under `relation`, or no claim at all (ε is None), and by which argument."""
 
-    epsilon: float
+    epsilon: float | None
     delta: float
+    relation: str
     basis: str
 
 
-def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Converted:
+def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Claim:
     """Return what a bound says under replace-input.
 
     Args:
@@ -31,7 +34,7 @@ def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Con
         relation: The relation of its claim.
 
     Returns:
-        (ε, δ) under replace-input.
+        The claim under replace-input.
 
     Formal guarantee
         Statement: a mechanism that satisfies the claim satisfies the returned one under
@@ -46,15 +49,17 @@ def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Con
     from simplexdp.accounting import events
 
     if events.is_dirichlet(event):
-        return Converted(epsilon, delta, "as printed: its lemma is replace-input")
+        return Claim(epsilon, delta, REPLACE_INPUT, "as printed: its lemma is replace-input")
     if relation.startswith(REPLACE_INPUT):
-        return Converted(epsilon, delta, "as printed")
+        return Claim(epsilon, delta, REPLACE_INPUT, "as printed")
     mu = events.gaussian_mu(event)
     if mu is not None:
         doubled = gaussian_epsilon(2.0 * mu, delta)
-        return Converted(doubled, delta, f"one Gaussian mechanism, μ = {mu:.4g} doubled")
-    return Converted(
+        basis = f"one Gaussian mechanism, μ = {mu:.4g} doubled"
+        return Claim(doubled, delta, REPLACE_INPUT, basis)
+    return Claim(
         2.0 * epsilon,
         (1.0 + math.exp(epsilon)) * delta,
+        REPLACE_INPUT,
         "group privacy of size two: (2ε, (1 + e^ε)·δ)",
     )

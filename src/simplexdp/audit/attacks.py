@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simplexdp import __version__, data, files, methods, progress, runs, sampling, seal
+from simplexdp import data, files, methods, progress, runs, sampling, seal
 from simplexdp.audit import (
     canary,
     claims,
@@ -98,7 +98,6 @@ def run(
                     f"{folder} names {name}, which is code; it is attacked from Python alone, with "
                     "settings that name it too"
                 )
-    revision = methods.lookup(settings.method).revision
     if dataset is None:
         dataset = _data(settings, folder)
     if out is not None:
@@ -112,12 +111,7 @@ def run(
         job = Job(settings, dataset, trials, level, rng, folder is None, out, relation)
         results.append(_with_bar(name, job, show_progress))
         record = results[0] if len(names) == 1 else {"attack": "all", "audits": results}
-        record = {
-            **record,
-            "version": __version__,
-            "revisions": {settings.method: revision},
-            "machine": runs.machine(),
-        }
+        record = {**record, **schedules.made_by(settings.method)}
         if out is not None:  # after each attack, so that a failure of the next loses none
             suffix = attack if relation == claims.PAIR else f"{attack}-{relation}"
             files.write_json(out / f"{dataset.name}-{settings.method}-{suffix}.json", record)

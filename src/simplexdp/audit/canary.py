@@ -74,9 +74,7 @@ def audit(
         "true_positive_rate": bound.true_positive_rate,
         "false_positive_rate": bound.false_positive_rate,
         "distinguisher": _name(exact, last.initial),
-        "covers_weights": last.statement.covers_weights,
-        "claim": claim.to_json(),
-        "schedule": schedules.used(last, len(planted.dataset.train)),
+        **schedules.told(last, claim, len(planted.dataset.train)),
     }
 
 

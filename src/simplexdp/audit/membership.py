@@ -74,9 +74,7 @@ def audit(
         **rated(scores, members, confidence, rng),
         "roc": curve(scores, members),
         "rmia": {**rated(relative, members, confidence, rng), "roc": curve(relative, members)},
-        "covers_weights": last.statement.covers_weights,
-        "claim": claims.in_or_out(last.statement, settings.delta).to_json(),
-        "schedule": schedules.used(last, size // 2),
+        **schedules.told(last, claims.in_or_out(last.statement, settings.delta), size // 2),
     }
 
 

@@ -75,9 +75,7 @@ def audit(
             name: {"epsilon_lower": b.epsilon, "guesses": b.guesses, "right": b.right}
             for name, b in found.items()
         },
-        "covers_weights": result.statement.covers_weights,
-        "claim": claim.to_json(),
-        "schedule": schedules.used(result, len(small.train)),
+        **schedules.told(result, claim, len(small.train)),
     }
 
 

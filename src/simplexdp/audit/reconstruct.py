@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from simplexdp import __version__, data, files, methods, runs, sampling
+from simplexdp import data, files, methods, sampling
 from simplexdp.audit import crafting, schedules, shadow
 from simplexdp.settings import Settings
 
@@ -94,8 +94,8 @@ def attack(
     Algorithm 1, plain training and DP-SGD make one step on a batch of `records`; `certified` has
     full batches, so its data set is the batch.
     """
-    batch, single = _one_batch(settings, dataset, records, rng)
-    result = shadow.train(single, batch.dataset, batch.seed)
+    small, members, seed, single = _one_batch(settings, dataset, records, rng)
+    result = shadow.train(single, small, seed)
     before, after = shadow.first_layer(result.initial), shadow.first_layer(result.final)
     if not isinstance(before, nn.Linear):
         raise ValueError(
@@ -108,21 +108,14 @@ def attack(
     else:
         bias = _change(before.bias, after.bias)
         found = candidates(ratios(weight, bias), records > 1)
-    originals = batch.dataset.train.inputs[batch.members].reshape(len(batch.members), -1)
+    originals = small.train.inputs[members].reshape(len(members), -1)
     return _compare(settings.method, originals.astype(np.float64), found)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    dataset: data.Dataset
-    members: npt.NDArray[np.int64]
-    seed: int
 
 
 def _one_batch(
     settings: Settings, dataset: data.Dataset, records: int, rng: np.random.Generator
-) -> tuple[_Batch, Settings]:
-    """Return a seed whose first Poisson batch has `records` members of a small data set."""
+) -> tuple[data.Dataset, npt.NDArray[np.int64], int, Settings]:
+    """Return a small data set, and a seed by which its first Poisson batch has these members."""
     size = max(8, 4 * records)
     small = crafting.subset(dataset, size, rng)
     single = dataclasses.replace(settings, batch_size=records, steps=1, epochs=None, augment=())
@@ -136,12 +129,12 @@ def _one_batch(
             steps=1 if "steps" in method.takes(settings) else None,
             options={**method.audited.visible, **settings.options},
         )
-        return _Batch(small, np.arange(records), int(rng.integers(2**62))), single
+        return small, np.arange(records), int(rng.integers(2**62)), single
     while True:
         seed = int(rng.integers(2**62))
         members = sampling.batch_of_step(size, records / size, seed, 0)
         if len(members) == records:
-            return _Batch(small, members, seed), single
+            return small, members, seed, single
 
 
 def summary(found: Attack) -> dict[str, Any]:
@@ -211,9 +204,7 @@ def pictures(asked: Settings, out: Path, seed: int = 0) -> dict[str, Any]:
         "results": found,
         "pictures": written,
         "seconds": round(time.monotonic() - began, 1),
-        "version": __version__,
-        "revisions": {name: methods.lookup(name).revision for name in methods.names()},
-        "machine": runs.machine(),
+        **schedules.made_by(*methods.names()),
     }
     files.write_json(out / f"{stem}-reconstruct.json", record)
     return record

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from simplexdp import methods
+from simplexdp import __version__, methods, runs
+from simplexdp.accounting.relations import Claim
 from simplexdp.audit.claims import PAIR
 from simplexdp.audit.shadow import Shadow
 from simplexdp.settings import Settings
@@ -77,12 +79,20 @@ def _adapted(
     )
 
 
-def used(result: Shadow, records: int) -> dict[str, Any]:
-    """Return what was trained, for the record."""
+def told(result: Shadow, claim: Claim, records: int) -> dict[str, Any]:
+    """Return what every attack tells of the claim, and of what was trained."""
     chosen = {k: result.chosen.get(k) for k in ("r", "noise_multiplier", "clip", "lr", "warmup")}
-    return {
+    schedule = {
         "records": records,
         "steps": result.statement.steps,
         "sampling": result.statement.sampling,
         **{k: v for k, v in chosen.items() if v is not None},
     }
+    covers = {"covers_weights": result.statement.covers_weights}
+    return {**covers, "claim": asdict(claim), "schedule": schedule}
+
+
+def made_by(*names: str) -> dict[str, Any]:
+    """Return the package, the methods' revisions and the machine that an audit is of."""
+    revisions = {name: methods.lookup(name).revision for name in names}
+    return {"version": __version__, "revisions": revisions, "machine": runs.machine()}

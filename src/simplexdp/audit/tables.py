@@ -10,8 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, data, files, methods, progress, runs, sampling
-from simplexdp.audit import attacks, claims, crafting, membership, one_run, tradeoff, transcript
+from simplexdp import data, files, methods, progress, sampling
+from simplexdp.audit import (
+    attacks,
+    claims,
+    crafting,
+    membership,
+    one_run,
+    schedules,
+    tradeoff,
+    transcript,
+)
 from simplexdp.rounding import rounded_up
 from simplexdp.settings import DEFAULTS, Settings
 
@@ -76,9 +85,7 @@ def table(
         "rows": rows,
         "seconds": round(time.monotonic() - began, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
-        "version": __version__,
-        "revisions": {method: methods.lookup(method).revision for method in names},
-        "machine": runs.machine(),
+        **schedules.made_by(*names),
     }
     if out is not None:
         write(record, out)

@@ -220,9 +220,7 @@ def audit(
         "releases": found,
         "weights_follow": same,
         "suspicious": [name for name, result in found.items() if suspicious(result, level)],
-        "covers_weights": inside.statement.covers_weights,
-        "claim": claim.to_json(),
-        "schedule": schedules.used(inside, len(records.train)),
+        **schedules.told(inside, claim, len(records.train)),
     }
 
 

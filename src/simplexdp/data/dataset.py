@@ -39,8 +39,6 @@ class Split:
             raise DataError(
                 f"{len(self.inputs)} inputs but {len(self.labels)} labels: every record needs both"
             )
-        if self.groups is not None and len(self.groups) != len(self.labels):
-            raise DataError(f"{len(self.groups)} groups but {len(self.labels)} labels")
 
     def __len__(self) -> int:
         return len(self.labels)
