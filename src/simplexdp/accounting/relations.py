@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from simplexdp.accounting.gaussian import gaussian_epsilon
 
@@ -14,17 +13,15 @@ if TYPE_CHECKING:
 REPLACE_INPUT = "replace-input"
 
 
-@dataclass(frozen=True)
-class Claim:
-    """(ε, δ) under `relation`, or no claim at all (ε is None), and by which argument."""
+class Converted(NamedTuple):
+    """(ε, δ) under another relation, and by which argument."""
 
-    epsilon: float | None
+    epsilon: float
     delta: float
-    relation: str
     basis: str
 
 
-def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Claim:
+def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Converted:
     """Return what a bound says under replace-input.
 
     Args:
@@ -34,7 +31,7 @@ def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Cla
         relation: The relation of its claim.
 
     Returns:
-        The claim under replace-input.
+        (ε, δ) under replace-input.
 
     Formal guarantee
         Statement: a mechanism that satisfies the claim satisfies the returned one under
@@ -49,17 +46,15 @@ def replaced(event: DpEvent, epsilon: float, delta: float, relation: str) -> Cla
     from simplexdp.accounting import events
 
     if events.is_dirichlet(event):
-        return Claim(epsilon, delta, REPLACE_INPUT, "as printed: its lemma is replace-input")
+        return Converted(epsilon, delta, "as printed: its lemma is replace-input")
     if relation.startswith(REPLACE_INPUT):
-        return Claim(epsilon, delta, REPLACE_INPUT, "as printed")
+        return Converted(epsilon, delta, "as printed")
     mu = events.gaussian_mu(event)
     if mu is not None:
         doubled = gaussian_epsilon(2.0 * mu, delta)
-        basis = f"one Gaussian mechanism, μ = {mu:.4g} doubled"
-        return Claim(doubled, delta, REPLACE_INPUT, basis)
-    return Claim(
+        return Converted(doubled, delta, f"one Gaussian mechanism, μ = {mu:.4g} doubled")
+    return Converted(
         2.0 * epsilon,
         (1.0 + math.exp(epsilon)) * delta,
-        REPLACE_INPUT,
         "group privacy of size two: (2ε, (1 + e^ε)·δ)",
     )

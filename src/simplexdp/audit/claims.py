@@ -8,14 +8,25 @@ with canaries that are in or out is held against the claim itself.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from simplexdp.accounting.relations import REPLACE_INPUT, Claim, replaced
+from simplexdp.accounting.relations import REPLACE_INPUT, replaced
 from simplexdp.audit import tradeoff
 from simplexdp.methods.base import Prepared
 from simplexdp.statement import Statement
 
 PAIR, IN_OUT = RELATIONS = ("pair", "in-out")
 IN_OR_OUT = "in or out"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """(ε, δ) under `relation`, or no claim at all (ε is None), and where it comes from."""
+
+    epsilon: float | None
+    delta: float
+    relation: str
+    basis: str
 
 
 def held(statement: Statement, delta: float, relation: str) -> Claim:
@@ -35,7 +46,8 @@ def for_pairs(statement: Statement, delta: float) -> Claim:
         return Claim(None, delta, REPLACE_INPUT, "the method claims nothing")
     epsilon = max(0.0, statement.epsilon)  # numerical accountants go below 0 where δ is large
     claimed = statement.delta if statement.delta is not None else delta
-    return replaced(statement.event, epsilon, claimed, statement.relation)
+    found = replaced(statement.event, epsilon, claimed, statement.relation)
+    return Claim(found.epsilon, found.delta, REPLACE_INPUT, found.basis)
 
 
 def in_or_out(statement: Statement, delta: float) -> Claim:

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from simplexdp import __version__, methods, runs
-from simplexdp.accounting.relations import Claim
-from simplexdp.audit.claims import PAIR
+from simplexdp.audit.claims import PAIR, Claim
 from simplexdp.audit.shadow import Shadow
 from simplexdp.settings import Settings
 
