@@ -1,4 +1,4 @@
-"""What do the accountants say of the paper's runs, and how long do they take?
+"""The paper's runs by every accountant, and the time they take.
 
     python benchmarks/accounting.py [--skip-table] [--skip-times]
 

@@ -1,4 +1,4 @@
-"""How often does each attack notice that some of the noise is missing?
+"""How often each attack notices that some of the noise is missing.
 
 Transcripts and one-run audits attack the shipped methods on the digits, with the noise of every
 release multiplied by a factor. The bounds behind the canary and one-run attacks are also rated on

@@ -1,4 +1,4 @@
-"""Which classes does a trained network find?  The recall of each, for networks in results/runs.
+"""The recall of each class, for networks in results/runs.
 
 Algorithm 1's gradient carries the factor κ, which is nearly proportional to the probability of the
 true class, so a class that the network has given up hardly pulls any more. An accuracy does not

@@ -1,4 +1,4 @@
-"""What do the images look like?  Contact sheets for the guide: a row of training images a class.
+"""Contact sheets for the guide: a row of training images a class.
 
     python benchmarks/contact_sheets.py FOLDER [--allow-unverified]
 

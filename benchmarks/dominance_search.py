@@ -1,4 +1,4 @@
-"""Does any pair of softmax outputs beat the vertex pair in a hockey-stick divergence?
+"""A search for pairs of softmax outputs that beat the vertex pair in a hockey-stick divergence.
 
     python benchmarks/dominance_search.py
 

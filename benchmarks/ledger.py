@@ -1,4 +1,4 @@
-"""How long does a ledger of 100,000 entries take to reserve a run, and to say a total?
+"""The time that a ledger of 100,000 entries takes to reserve a run, and to say a total.
 
     python benchmarks/ledger.py [--entries 100000] [--rounds 20]
 

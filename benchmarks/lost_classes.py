@@ -1,4 +1,4 @@
-"""Is it the noise that loses rare classes, or the shape of the loss?  And do class weights help?
+"""Rare classes with the noise and without it, and with class weights.
 
 One class of FashionMNIST is kept large and six are thinned, to DermaMNIST's class counts.  The same
 network is trained on the same Poisson batches with the cross entropy, with the expectation of

@@ -1,4 +1,4 @@
-"""How much slower is a training here than a tight plain loop? Ratios, alternated in one run.
+"""The time of a training here over that of a tight plain loop, alternated in one run.
 
     python benchmarks/speed.py               # writes results/benchmarks/speed.json
 

@@ -1,4 +1,4 @@
-"""Does a trained network still move?  The step that Algorithm 1 would take next, for DermaMNIST.
+"""The step that Algorithm 1 would take next, for trained networks of DermaMNIST.
 
 A network that gives one class everything gets no gradient from any record.  Whether a run that was
 cut short there would have gone on to learn can be seen without training it: by the largest step

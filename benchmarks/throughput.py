@@ -1,4 +1,4 @@
-"""How fast is each recipe's training step on this machine, and how much of it is data?
+"""The speed of each recipe's training step on this machine, and the share of it that is data.
 
 Every recipe's network runs in the project's own loop on real data where it is present, else on
 noise of the same shape (the time does not depend on the pixels). The share of data is what the

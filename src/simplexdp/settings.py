@@ -86,7 +86,7 @@ class Settings:
     alpha: float = setting(3.0, "Offset α of the Dirichlet mechanism; 3 unless given.")
     batch_size: int | None = setting(None, "Expected records in a batch.")
     steps: int | None = setting(None, "Number of steps.")
-    epochs: float | None = setting(None, "Passes over the data, for steps.")
+    epochs: float | None = setting(None, "Passes over the data, in the place of steps.")
     lr: float | None = setting(None, "Learning rate, or auto: by rule.")
     optimizer: str = setting("sgd", f"One of: {', '.join(OPTIMIZERS)}.")
     accountant: str = setting("theorem1", f"One of: {', '.join(ACCOUNTANTS)}.")

@@ -33,8 +33,8 @@ def audit(
     run: Annotated[
         Path | None,
         typer.Option(
-            help="Attack this finished run's method, network and budget on its data: transcript "
-            "and one-run train its whole schedule, membership halves of it, canary a few steps."
+            help="Attack this finished run's method and budget on its own data: transcript and "
+            "one-run repeat its whole schedule, canary a few steps."
         ),
     ] = None,
     trials: Annotated[
@@ -48,7 +48,7 @@ def audit(
         str | None,
         typer.Option(help="Canaries: a pair of inputs, or one that is in or out (in-out)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the audit itself.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the audit itself.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for the results and pictures.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,

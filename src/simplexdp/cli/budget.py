@@ -144,7 +144,7 @@ def verify_ledger(
     context: typer.Context,
     path: LedgerPath = None,
     head: Annotated[
-        str | None, typer.Option(help="A head noted earlier, which it must have gone through.")
+        str | None, typer.Option(help="A head noted earlier; refused if the ledger never had it.")
     ] = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Go on with a changed ledger; every total says so.")

@@ -42,7 +42,9 @@ class DataOptions:
         None, "What stands for missing values, as column=50 or column=indicator."
     )
     test_fraction: float | None = setting(None, "Share held out for tests.")
-    group: str | None = setting(None, "Column, or array of an .npz, of whose a record is.")
+    group: str | None = setting(
+        None, "Column, or array of an .npz, that names each record's person."
+    )
     features_from: str | None = setting(None, "What made your vectors or encoder, as declared.")
 
 

@@ -29,7 +29,7 @@ class NetworkOptions(Options):
     """The options of every method that trains a network in batches."""
 
     effective_lr: float | None = option(
-        None, "The learning rate as of cross entropy; divided by what draws leave of a gradient."
+        None, "The learning rate as for the cross entropy; divided by the attenuation κ."
     )
     schedule: str = option(
         "constant", "The rate after its warm-up: constant, or falling.", optimizers.SCHEDULES
@@ -37,7 +37,7 @@ class NetworkOptions(Options):
     warmup: int | None = option(
         None, "Steps over which the rate grows; a fifth of them where it falls, unless given."
     )
-    weight_decay: float | None = option(None, "Weight decay, as of cross entropy.")
+    weight_decay: float | None = option(None, "Weight decay, as for the cross entropy.")
     weight_average: float = option(0.0, "Decay of the weights' average, which is released.")
     muon_lr: float = option(optimizers.MUON_RATE, "The rate of filters, with the optimizer muon.")
 
