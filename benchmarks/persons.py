@@ -22,9 +22,11 @@ import numpy as np
 import torch
 
 from simplexdp import data, features, linear, methods, noise
+from simplexdp.files import put_between
 from simplexdp.methods.certified import accuracy
 from simplexdp.settings import Settings
 
+PAGE = Path(__file__).parent.parent / "docs" / "certified.md"
 OUT = Path(__file__).parent.parent / "results" / "benchmarks" / "persons.json"
 SIZES, RULES, DELTA = (1, 5, 20, 100), ("mixed", "alike"), 1e-5
 
@@ -62,15 +64,36 @@ def dpsgd(dataset: data.Dataset, persons: np.ndarray, epsilon: float, seed: int)
     return methods.train(settings, dataclasses.replace(dataset, train=train)).accuracy
 
 
+def table(found: dict[str, Any]) -> str:
+    """Return what was reached as a table for the page, a row for each kind of person."""
+    ways = list(dict.fromkeys((row["method"], row["epsilon"]) for row in found["rows"]))
+    cells: dict[tuple[int, int, str], dict[tuple[str, float], str]] = {}
+    for row in found["rows"]:
+        kind = row["records_a_person"], row["persons"], row["rule"]
+        reached = f"{row['accuracy']:.1f} ± {row['deviation']:.1f}"
+        cells.setdefault(kind, {})[row["method"], row["epsilon"]] = reached
+    heads = ["records a person", "persons", *(f"`{way}`, ε = {e:g}" for way, e in ways)]
+    lines = [heads, ["---"] * len(heads)]
+    for (size, persons, rule), reached in cells.items():
+        name = f"{size}, {rule}" if size > 1 else "1"
+        lines.append([name, f"{persons:,}", *(reached.get(way, "–") for way in ways)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def main() -> None:
     """Train every kind of person, and write what was reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--records", type=int, default=5000)
     parser.add_argument("--tested", type=int, default=2000)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
+    points = ["certified:1", "certified:4", "dpsgd:1"]
+    parser.add_argument("--points", nargs="+", default=points, metavar="METHOD:EPSILON")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--table", action="store_true", help="only renew the page's table")
     given = parser.parse_args()
+    if given.table:
+        put_between(PAGE, "persons", table(json.loads(OUT.read_text())))
+        return
     torch.set_num_threads(1)
     whole = data.load(given.data)
     dataset = dataclasses.replace(
@@ -80,7 +103,8 @@ def main() -> None:
         validation=None,
     )
     rows: list[dict[str, Any]] = []
-    ways = [(way, e) for way in (certified, dpsgd) for e in given.epsilon]
+    known = {"certified": certified, "dpsgd": dpsgd}
+    ways = [(known[name], float(e)) for name, e in (point.split(":") for point in given.points)]
     kinds = [(size, rule) for size in SIZES for rule in (RULES if size > 1 else ("mixed",))]
     for way, epsilon in ways:
         for size, rule in kinds:
@@ -103,6 +127,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
     said = {"data": given.data, "records": given.records, "tested": given.tested, "delta": DELTA}
     OUT.write_text(json.dumps({**said, "rows": rows}, indent=2) + "\n")
+    put_between(PAGE, "persons", table({"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from simplexdp import data, load_model, methods, noise
+from simplexdp import data, features, load_model, methods, noise
 from simplexdp.ledger import Ledger
 from simplexdp.methods import certified
 from simplexdp.settings import Settings
@@ -53,6 +54,21 @@ def test_bad_settings_are_refused(change: dict[str, object], words: str) -> None
     settings = Settings(data="digits", method="certified", **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=words):
         methods.train(settings, data.load("digits"))
+
+
+def test_a_disk_without_room_for_the_rows_spends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    book = Ledger(tmp_path / "ledger")
+    settings = Settings(data="digits", method="certified", options={"features": "columns"})
+    monkeypatch.setattr(features, "room", full)
+    with pytest.raises(OSError, match="No space"):
+        methods.run(settings, tmp_path / "run", ledger=book)
+    assert book.entries() == []
+    assert not (tmp_path / "run").exists()
 
 
 def with_record(dataset: data.Dataset, value: float) -> data.Dataset:

@@ -88,6 +88,11 @@ def test_a_whole_person_moves_the_sum_by_no_more_than_the_clip(
         assert scale < 1 or moved > 0.9 * CLIP  # the bound is reached
 
 
+def test_an_empty_batch_is_a_sum_of_nothing() -> None:
+    inputs, labels, persons = batch()
+    assert not summed(inputs[:0], labels[:0], persons[:0]).any()
+
+
 def test_one_record_each_is_the_sum_without_persons() -> None:
     inputs, labels, _ = batch()
     each = np.arange(len(labels))

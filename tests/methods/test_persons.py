@@ -62,6 +62,9 @@ def test_no_person_is_divided_and_none_is_lost(make: object, tmp_path: Path) -> 
     assert sorted(counted) == sorted(np.bincount(persons))
     assert found.test.persons == round(0.2 * PEOPLE)
     assert "no person divided" in found.provenance[0]
+    several = sum(len(set(found.train.labels[train == person])) > 1 for person in set(train))
+    assert several > 0
+    assert f", {several} of them of several classes, with 5 records" in found.provenance[0]
     assert found.input_shape in {(4,), (1, 8, 8)}  # the person is no input
 
 

@@ -136,7 +136,10 @@ def _dataset(
         warn(images.told(seen))
     if train.groups is not None:
         most = int(np.bincount(train.groups).max())
-        how += f"; {train.persons} persons in training, with {most} records at most"
+        pairs = np.unique(np.stack([train.groups, train.labels]), axis=1)
+        several = int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+        mixed = f", {several} of them of several classes" if several else ""
+        how += f"; {train.persons} persons in training{mixed}, with {most} records at most"
     return Dataset(
         name=path.name,
         train=train,

@@ -120,6 +120,8 @@ class Certified(_on_features.OnFeatures):
             keep = run.folder is not None
             rows = _on_features.compute(dataset, feature_map, keep, run.without, mine)
             linear.check(rows.train, labels[mine], *labelled, whose, distributed.everywhere)
+            # A disk without room is told of here, before anything is spent.
+            features.room((len(rows.train), min(rule.width, feature_map.width)), memory)
             run.pay()
             shown = run.show_progress and distributed.is_first()
             with progress.steps(steps, 0, shown) as bar:
