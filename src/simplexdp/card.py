@@ -23,6 +23,8 @@ table { border-collapse: collapse; width: 100%; } td, th { border-bottom: 1px so
   padding: .25rem .5rem .25rem 0; text-align: left; vertical-align: top; }
 th { width: 30%; font-weight: 600; } .claim { border-left: 4px solid; padding-left: .8rem; }
 .no { color: #a40000; } .yes { color: #00600f; }
+@media (max-width: 34rem) { th, td { display: block; width: auto; } th { border: 0;
+  padding-bottom: 0; } }
 @media (prefers-color-scheme: dark) { body { color: #eee; background: #16181c; }
   .no { color: #ff8a80; } .yes { color: #8fd694; } td, th { border-color: #444; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; color: #000; background: #fff; }
@@ -109,11 +111,9 @@ class Card:
             "What goes in": {
                 "Records": str(recipe.get("kind", "arrays")),
                 "Shape": "×".join(str(side) for side in recipe.get("shape", ())) or UNSTATED,
-                **{
-                    name: json.dumps(recipe[name], ensure_ascii=False)
-                    for name in ("bounds", "window", "columns")
-                    if recipe.get(name)
-                },
+                "Bounds": ", ".join(_pair(pair) for pair in recipe.get("bounds") or ()),
+                "Window": _pair(recipe["window"]) if recipe.get("window") else "",
+                "Columns": "; ".join(_column(column) for column in recipe.get("columns") or ()),
                 "Features": features.get("name", "none: a network on the inputs"),
                 "Features' provenance": features.get("provenance", "none"),
                 "Features' checksum": str(features.get("checksum") or "none"),
@@ -275,8 +275,21 @@ def _number(value: Any) -> str:
 
 
 def _mechanism(statement: Statement) -> str:
-    shown = statement.mechanism.items()
-    return ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown)
+    """Return the mechanism's name and numbers, without μ, which stands by itself."""
+    rest = [(k, v) for k, v in statement.mechanism.items() if k not in ("name", "mu")]
+    told = (f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in rest)
+    return ", ".join((str(statement.mechanism.get("name", "none")), *told))
+
+
+def _pair(bounds: Sequence[float]) -> str:
+    return f"{bounds[0]:g} to {bounds[1]:g}"
+
+
+def _column(column: Mapping[str, Any]) -> str:
+    """Return a column with its bounds or categories, and what stands for a missing value."""
+    values = "|".join(column.get("categories") or ()) or _pair(column["bounds"])
+    gap = f", missing: {column['missing']}" if column.get("missing") else ""
+    return f"{column['name']} {values}{gap}"
 
 
 def _safe(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,11 @@ def write(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     found = [folder for path in paths for folder in _folders(path)]
     table = Table("runs", "Runs", COLUMNS, tuple(_row(folder) for folder in found))
     curves = [(_name(f), f.settings().method, f.metrics()) for f in found]
-    parts = {"<!--runs-->": f'<div class="scroll">{_html(table)}</div>', "<!--about-->": ABOUT}
+    scroll = '<div class="scroll" tabindex="0" role="region" aria-label="Runs">'
+    parts = {
+        "<!--runs-->": f"{scroll}{_html(table)}</div>",
+        "<!--about-->": ABOUT,
+    }
     parts |= {"/*STYLE*/": page.part("page.css"), "<!--version-->": __version__}
     parts["<!--ledger-->"] = html.escape("\n".join(_spent(found)) or "No ledger counts them.")
     sizes = {"broad": figures.WIDE, "slim": figures.NARROW}
@@ -107,7 +112,7 @@ def _spent(found: Sequence[runs.RunFolder]) -> list[str]:
         if (path := folder.ledger_path()) is not None and path.exists()
     }
     return [
-        line
+        re.sub(r"(?<=\S) {2,}", " ", line)  # which line up in a terminal alone
         for path, data, delta in sorted(asked)
         for line in ledger.describe(ledger.Ledger(path).spent(data, delta))
     ]
