@@ -22,6 +22,10 @@ def network(norm: nn.Module | None = None) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+def first_seven(batch: np.ndarray) -> np.ndarray:
+    return batch.reshape(len(batch), -1)[:, :7]
+
+
 IMAGES = np.random.default_rng(0).integers(0, 256, (9, 3, 12, 12), dtype=np.uint8)
 
 
@@ -37,6 +41,21 @@ def test_a_module_is_put_in_evaluation_mode_and_pooled_to_unit_rows() -> None:
     told = feature_map.provenance
     assert (told.trained_on, told.fixed, told.record_wise) == ("images of a museum", True, True)
     assert told.checksum == encoders.checksum(module.state_dict())
+
+
+def test_maps_stand_side_by_side_and_keep_what_the_trained_one_says() -> None:
+    shape = (1, 12, 12)
+    block = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    both = features.build(f"scattering+columns+{__name__}:first_seven", shape, "drawings")
+    parts = [features.build(name, shape).apply(block) for name in ("scattering", "columns")]
+    parts.append(block.flatten(1)[:, :7])
+    want = torch.cat([part / part.norm(dim=1, keepdim=True) for part in parts], 1) / 3**0.5
+    torch.testing.assert_close(both.apply(block), want)
+    assert (both.width, both.stored, both.largest) == (want.shape[1], False, None)
+    assert (both.provenance.trained_on, both.provenance.fixed) == ("drawings", True)
+    assert features.build("scattering+columns", shape).stored
+    twice = features.build(f"{__name__}:first_seven+{__name__}:first_seven", shape).provenance
+    assert (twice.trained_on, twice.fixed) == (None, False)
 
 
 def test_a_checksum_tells_one_weight_from_another() -> None:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from simplexdp.features import encoders, normalize, patches, scattering
-from simplexdp.features.provenance import Provenance
+from simplexdp.features.provenance import Provenance, joined
 
 Array = NDArray[Any]
 RowMap = Callable[[torch.Tensor], torch.Tensor]
@@ -70,8 +70,9 @@ def build(
     """Return the map of this name for records of this shape.
 
     Args:
-        name: One of `NAMES`, an encoder (see `encoders.load`), or a function or torch module of
-            your own, which takes records (N, …) in single precision with pixels in [0, 1] and
+        name: One of `NAMES`, an encoder (see `encoders.load`), several of these with a "+" between
+            them, whose rows of norm 1 are put side by side, or a function or torch module of your
+            own, which takes records (N, …) in single precision with pixels in [0, 1] and
             gives (N, d); it must treat every record by itself and not be fitted to the private
             data. "auto" is patches for colour images, scattering for grey ones, and columns for
             anything else.
@@ -98,6 +99,9 @@ def build(
         return FeatureMap("columns-1", columns, math.prod(input_shape), 1, stored=False)
     if name == "random":
         return _random(math.prod(input_shape))
+    if "+" in name:
+        parts = [build(part, input_shape, trained_on) for part in name.split("+")]
+        return _joined(parts)
     if ":" in name:
         return _encoded(encoders.load(name, input_shape, trained_on), input_shape)
     raise ValueError(
@@ -190,6 +194,24 @@ def _random(inputs: int) -> FeatureMap:
         return torch.cos(2.0 * rows @ weights + phases) * math.sqrt(1.0 / RANDOM_FEATURES)
 
     return FeatureMap("random-fourier-1", apply, RANDOM_FEATURES, 1, stored=False)
+
+
+def _joined(parts: list[FeatureMap]) -> FeatureMap:
+    def apply(batch: torch.Tensor) -> torch.Tensor:
+        rows = [normalize.unit(part.apply(batch)) for part in parts]
+        return torch.cat(rows, 1) / math.sqrt(len(rows))
+
+    largest = [part.largest for part in parts if part.largest is not None]
+    return FeatureMap(
+        "+".join(part.name for part in parts),
+        apply,
+        sum(part.width for part in parts),
+        1,
+        # Where one is of weights without a checksum, its rows must not be taken for another's.
+        stored=all(part.stored or part.provenance == Provenance() for part in parts),
+        provenance=joined([part.provenance for part in parts]),
+        largest=max(largest) if len(largest) == len(parts) else None,
+    )
 
 
 def _encoded(encoder: encoders.Encoder, shape: tuple[int, ...]) -> FeatureMap:

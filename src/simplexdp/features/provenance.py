@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +46,24 @@ class Provenance:
             ("record by record", self.record_wise and "as a probe found"),
         )
         return "; ".join(f"{name}: {value}" for name, value in parts if value)
+
+
+def joined(parts: Sequence[Provenance]) -> Provenance:
+    """Return what is known of rows side by side: of those that were trained, if any were."""
+    trained = [part for part in parts if part.trained_on != NO_DATA]
+    if not trained:
+        return Provenance()
+    if len(trained) == 1:
+        return trained[0]
+    told = [part.trained_on for part in trained]
+    return Provenance(
+        source=" and ".join(part.source for part in trained),
+        trained_on=None if None in told else " and ".join(dict.fromkeys(map(str, told))),
+        licence=" and ".join(part.licence for part in trained if part.licence),
+        checksum=" and ".join(part.checksum for part in trained if part.checksum),
+        fixed=all(part.fixed for part in trained),
+        record_wise=True,
+    )
 
 
 def checksum(tensors: Mapping[str, torch.Tensor]) -> str:
