@@ -272,6 +272,14 @@ def test_the_readme_says_which_run_is_of_a_part_of_its_data_set(tmp_path, make_r
     assert named == ["mnist", "svhn, a part: 8,000 records"]
 
 
+def test_the_readme_has_the_certified_features_of_a_data_set_in_one_row(tmp_path, make_record):
+    cells = {c.row: c for c in grid.experiment("digits").cells}
+    records.write(make_record(cells["certified"].settings, "digits", 0.8), tmp_path)
+    (chosen,) = (c for c in grid.experiment("certified").cells if c.row == "digits")
+    records.write(make_record(chosen.settings, "certified", 0.9), tmp_path)
+    assert [row["certified"] for row in made("readme", tmp_path).rows] == ["90.00"]
+
+
 def test_a_long_table_may_be_broken_in_latex():
     def of(rows):
         return Table("t", "T", (Column("a", "A"), Column("b", "B")), ({"a": "x", "b": 1},) * rows)

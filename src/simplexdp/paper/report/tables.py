@@ -201,7 +201,7 @@ def _readme_column(group: Group) -> str | None:
         return None
     if settings.method == "dirichlet":
         return "rule" if settings.lr is None else "rate"
-    return "certified" if settings.method == "certified" else None
+    return "certified" if group.experiment == "certified" else None
 
 
 def covers(found: Results) -> Table:
