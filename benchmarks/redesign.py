@@ -3,8 +3,8 @@
 
 `python benchmarks/redesign.py` writes results/benchmarks/redesign.json: lines by ring, modules that
 name a method of others, modules loaded, and what three commands go through, of this tree and of the
-commit before. `--suite` runs the whole test suite too (minutes); without it what was measured
-before is kept.
+commit before, which is measured once. `--suite` runs the whole test suite of both too (minutes);
+without it what was measured before is kept.
 """
 
 from __future__ import annotations
@@ -164,17 +164,20 @@ def main() -> None:
     from simplexdp import files, runs
 
     kept = json.loads(OUT.read_text()) if OUT.exists() else {}
-    with tempfile.TemporaryDirectory() as folder:
-        old = Path(folder) / "before"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "--detach", str(old), BEFORE], check=True, capture_output=True)
-        try:
-            trees = {"before": old, "after": ROOT}
-            found: dict[str, Any] = {when: measured(tree) for when, tree in trees.items()}
-            suites = {w: suite(t) for w, t in trees.items()} if asked.suite else kept.get("suite")
-        finally:
-            subprocess.run([*git, "remove", "--force", str(old)], check=True)
-    found["suite"] = suites
+    found: dict[str, Any] = {"before": kept.get("before"), "suite": kept.get("suite")}
+    if asked.suite or not found["before"] or kept.get("commit before") != BEFORE:
+        with tempfile.TemporaryDirectory() as folder:
+            old = Path(folder) / "before"
+            git = ["git", "-C", str(ROOT), "worktree"]
+            add = [*git, "add", "--detach", str(old), BEFORE]
+            subprocess.run(add, check=True, capture_output=True)
+            try:
+                found["before"] = measured(old)
+                if asked.suite:
+                    found["suite"] = {"before": suite(old), "after": suite(ROOT)}
+            finally:
+                subprocess.run([*git, "remove", "--force", str(old)], check=True)
+    found["after"] = measured(ROOT)
     found["files to touch"] = {
         "a new method": ["a file of your own (tests/methods/test_outside.py)"],
         "a new mechanism on the simplex": [
