@@ -4,13 +4,14 @@
 
 Writes results/benchmarks/ledger.json and the table in results/tables.md. The ledger is made here,
 in a temporary folder. Its runs are full-batch Gaussian, with another noise multiplier in every
-entry, for which a total is exact, or beside such runs DP-SGD at one setting and Algorithm 1 at one,
-whose total is a numerical composition of three distributions, and most of the time.
+entry, for which a total is exact; or beside such runs DP-SGD at one setting and Algorithm 1 at one,
+whose total is a numerical composition of three distributions; or DP-SGD at twenty settings.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import tempfile
@@ -23,7 +24,7 @@ from dp_accounting import DpEvent
 
 from simplexdp import files, journal, runs
 from simplexdp.accounting import events
-from simplexdp.ledger import Ledger
+from simplexdp.ledger import BudgetExceeded, Ledger
 
 HERE = Path(__file__).resolve().parent.parent
 OUT, PAGE = HERE / "results" / "benchmarks" / "ledger.json", HERE / "results" / "tables.md"
@@ -47,7 +48,17 @@ def mixed(entries: int) -> Iterator[tuple[DpEvent, str]]:
         yield kinds[number % 3]
 
 
-LEDGERS = {"Gaussian, all distinct": distinct, "three kinds": mixed}
+def settings(entries: int) -> Iterator[tuple[DpEvent, str]]:
+    """DP-SGD at twenty settings."""
+    for number in range(entries):
+        yield events.sampled_gaussian(40.0 + number // 4 % 20, 0.001, 1), "weights"
+
+
+LEDGERS = {
+    "Gaussian, all distinct": distinct,
+    "three kinds": mixed,
+    "DP-SGD, twenty settings": settings,
+}
 
 
 def begin(path: Path, runs_of: Iterator[tuple[DpEvent, str]]) -> Ledger:
@@ -104,12 +115,20 @@ def measure(name: str, entries: int, rounds: int) -> dict[str, Any]:
             lambda: book.reserve("data-0", "m", event, "run", "weights", run_id=str(time.time())),
             rounds,
         )
+        row["refusal"] = seconds(lambda: refused(book), rounds)
         return row
+
+
+def refused(book: Ledger) -> None:
+    """Reserve what no longer fits, and have the refusal say what would."""
+    with contextlib.suppress(BudgetExceeded):
+        book.reserve("data-0", "m", events.gaussian(0.01), "run", "weights")
+        raise AssertionError("a run above the budget was counted")
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
-    shown = ("total", "reserve, no budget", "reserve, budget")
+    shown = ("total", "reserve, no budget", "reserve, budget", "refusal")
     lines = [
         f"| ledger | entries | MB | {' | '.join(shown)} |",
         "|---" * (3 + len(shown)) + "|",

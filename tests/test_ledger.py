@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 
 import pytest
@@ -28,6 +29,32 @@ def test_gaussian_runs_compose_exactly(book):
         assert spent.weights == pytest.approx(gaussian_epsilon(0.5, delta), rel=1e-9)
         assert spent.together == spent.weights
         assert spent.draws == 0.0
+
+
+def test_running_totals_are_those_of_every_entry_counted_anew(book):
+    """80 runs of seven kinds in any order, read back line by line."""
+    kinds = [
+        (events.gaussian(60.0, 9), "weights"),
+        (events.gaussian(75.5), "weights"),
+        (events.sampled_gaussian(3.0, 0.02, 40), "weights"),
+        (events.sampled_gaussian(2.0, 0.01, 30), "weights"),
+        (events.dirichlet(0.2, 3.0, 0.01, 60), "draws"),
+        (events.dirichlet(0.1, 3.0, 0.02, 60, "visible"), "draws"),
+        (events.gaussian(90.0), "draws"),
+    ]
+    rng = random.Random(3)
+    for number in range(80):
+        event, covers = rng.choice(kinds)
+        book.reserve("digits", "m", event, f"runs/{number}", covers)
+        if number % 20 == 19:
+            entries = Ledger(book.path).entries("digits")
+            assert len(entries) == number + 1
+            spent = Ledger(book.path).spent("digits", 1e-5)
+            for covered, found in (("weights", spent.weights), ("draws", spent.draws)):
+                anew = [e.event for e in entries if e.covers == covered]
+                assert found == pytest.approx(events.compose(anew, 1e-5), rel=1e-9)
+            whole = events.compose([e.event for e in entries], 1e-5)
+            assert spent.together == pytest.approx(whole, rel=1e-9)
 
 
 def test_totals_are_kept_apart(book):

@@ -500,7 +500,7 @@ def _room(past: list[DpEvent], epsilon: float, delta: float) -> float:
 
     low, high = 0.0, calibrate_mu(epsilon, delta)
     exact = all(gaussian_mu(event) is not None for event in past)
-    for _ in range(40 if exact else 8):  # a numerical composition takes a second
+    for _ in range(40 if exact else 12):  # a numerical composition takes its time
         mu = (low + high) / 2.0
         if compose([*past, gaussian(1.0 / mu)], delta) <= epsilon:
             low = mu

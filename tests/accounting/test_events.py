@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, UnsupportedEventError, privacy_accountant_test
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from scipy import integrate, optimize, stats
 
-from simplexdp.accounting import account
+from simplexdp.accounting import account, composed, rounding
 from simplexdp.accounting.events import (
     DirichletDpEvent,
     VisiblySampledDpEvent,
     compose,
     dirichlet,
     gaussian,
+    sampled_gaussian,
+    steps_of,
 )
 from simplexdp.accounting.gaussian import gaussian_epsilon
-from simplexdp.accounting.loss_distribution import VertexPair
+from simplexdp.accounting.loss_distribution import GaussianPair, VertexPair
 from simplexdp.accounting.simplex_accountant import SimplexAccountant, compose_by_distribution
 
 RUN = {"r": 0.4, "alpha": 3.0, "sample_rate": 0.01}
@@ -50,6 +55,113 @@ def test_mixed_events_cost_more_than_each_and_less_than_the_sum():
     parts = [compose([event], 1e-5) for event in (run, other)]
     both = compose([run, other], 1e-5)
     assert max(parts) < both < sum(parts)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Balle and Wang's curve, which a negative ε has too."""
+    upper = stats.norm.logsf(epsilon / mu - mu / 2), stats.norm.logcdf(-epsilon / mu - mu / 2)
+    return math.exp(upper[0]) - math.exp(epsilon + upper[1])
+
+
+def beside_one_step(mu: float, sigma: float, q: float, epsilon: float, remove: bool) -> float:
+    """δ(ε) of a Gaussian release and one sampled step, by integration over the step's outcome."""
+
+    def loss(x: float) -> float:
+        return float(np.logaddexp(math.log1p(-q), math.log(q) + (x - 0.5) / sigma**2))
+
+    def integrand(x: float) -> float:
+        without, present = stats.norm.pdf(x, 0, sigma), stats.norm.pdf(x, 1, sigma)
+        if remove:
+            return float(((1 - q) * without + q * present) * gaussian_delta(mu, epsilon - loss(x)))
+        return float(without * gaussian_delta(mu, epsilon + loss(x)))
+
+    return float(integrate.quad(integrand, -12 * sigma, 1 + 12 * sigma, limit=500)[0])
+
+
+@pytest.mark.parametrize(
+    ("mu", "sigma", "q"), [(0.5, 1.0, 0.1), (1.0, 0.6, 0.02), (0.02, 3.0, 0.5)]
+)
+def test_a_release_beside_a_sampled_step_is_what_integration_says(mu, sigma, q):
+    truth = max(
+        optimize.brentq(lambda e, way=way: beside_one_step(mu, sigma, q, e, way) - 1e-5, 0, 40)
+        for way in (True, False)
+    )
+    ours = compose([gaussian(1 / mu), sampled_gaussian(sigma, q, 1)], 1e-5)
+    assert truth <= ours <= 1.002 * truth
+
+
+SEVERAL = (
+    [gaussian(50.0, 400), sampled_gaussian(4.0, 0.01, 500)],
+    [gaussian(4.0), dirichlet(**RUN, steps=2000), sampled_gaussian(1.0, 0.02, 200)],
+    [dirichlet(**RUN, steps=500, participation="visible"), dirichlet(0.3, 2.0, 0.02, 500)],
+    [sampled_gaussian(0.6, 0.001, 100), gaussian(50.0)],
+    [dp_accounting.SelfComposedDpEvent(DirichletDpEvent(0.4, 3.0), 3), gaussian(5.0)],
+)
+
+
+@pytest.mark.parametrize("events", SEVERAL)
+def test_several_kinds_cost_what_one_accountant_says_of_them_all(events):
+    """It puts all steps on one fine grid, one after the other; here each kind has its own."""
+    accountant = SimplexAccountant(value_discretization_interval=2e-5, delta=1e-5)
+    for event in events:
+        for step, count in steps_of(event):
+            accountant.compose(step, count)
+    assert compose(events, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
+    assert compose(events[::-1], 1e-5) == pytest.approx(compose(events, 1e-5), rel=1e-9)
+
+
+def test_of_several_kinds_the_larger_direction_counts(monkeypatch):
+    """Removing costs more here, and were it the other way round, adding would count."""
+    steps = [sampled_gaussian(0.8, 0.1, 3), sampled_gaussian(0.9, 0.1, 3)]
+    accountant = SimplexAccountant(value_discretization_interval=1e-4, delta=1e-6)
+    for event in steps:
+        accountant.compose(event)
+    ways = (accountant._pld._pmf_remove, accountant._pld._pmf_add)
+    remove, add = (float(pmf.get_epsilon_for_delta(1e-5)) for pmf in ways)
+    assert remove > 1.01 * add
+    assert compose(steps, 1e-5) == pytest.approx(remove, rel=2e-3)
+    real = composed._compose
+
+    def turned(*given):
+        pmfs, left = real(*given)
+        return pmfs[::-1], left
+
+    monkeypatch.setattr(composed, "_compose", turned)
+    assert compose(steps, 1e-5) == pytest.approx(remove, rel=2e-3)
+
+
+def test_rounding_is_set_aside_for_every_kind(monkeypatch):
+    """What is set aside for the kinds, the release and their sums is taken from δ, to the last."""
+    asked = []
+    real = DensePLDPmf.get_epsilon_for_delta
+    monkeypatch.setattr(
+        DensePLDPmf,
+        "get_epsilon_for_delta",
+        lambda pmf, delta: asked.append(delta) or real(pmf, delta),
+    )
+    monkeypatch.setattr(GaussianPair, "moved", lambda pair, steps: 1e-8 * steps)
+    monkeypatch.setattr(rounding, "self_composition", lambda *_: 1e-9)
+    monkeypatch.setattr(rounding, "composition", lambda *_: 1e-10)
+    kinds = [gaussian(5.0), sampled_gaussian(1.7, 0.01, 3), sampled_gaussian(1.8, 0.01, 4)]
+    compose(kinds, 1e-5)
+    # Of the release and 7 steps; of two powers; of two convolutions.
+    assert asked == [pytest.approx(1e-5 - 8e-8 - 2e-9 - 2e-10, rel=1e-12)] * len(asked)
+    monkeypatch.setattr(rounding, "composition", lambda *_: 1e-6)
+    with pytest.raises(ValueError, match="too small for pld"):
+        compose(kinds, 1e-5)
+
+
+def test_fifty_kinds_are_no_more_than_the_same_steps_of_the_loudest():
+    """The share of δ that each kind may cut off gets smaller with their number."""
+    kinds = [sampled_gaussian(4.0 + number / 1000, 0.01, 20) for number in range(50)]
+    total = compose(kinds, 1e-5)
+    loudest, faintest = (compose([sampled_gaussian(s, 0.01, 1000)], 1e-5) for s in (4.0, 4.049))
+    assert 0.999 * faintest <= total <= 1.01 * loudest
+
+
+def test_an_event_without_a_bound_is_refused():
+    with pytest.raises(ValueError, match="no bound is known"):
+        compose([dp_accounting.LaplaceDpEvent(1.0), gaussian(4.0)], 1e-5)
 
 
 def test_nothing_costs_nothing():

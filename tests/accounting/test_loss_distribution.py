@@ -129,3 +129,24 @@ def test_the_range_leaves_out_no_more_than_its_share(q, r, alpha):
         (low, high), (high - low) / 100, sample_rate=q, pair=one.VertexPair(r, alpha), add=False
     )
     assert masses.infinity <= 1e-9
+
+
+@pytest.mark.parametrize("interval", [0.0007, 0.013, 0.11])
+def test_on_another_grid_the_masses_stay_and_no_curve_gets_lower(interval):
+    """Connect-the-dots: the mass under P and that under Q, Σ mass e^{−loss}, are both kept."""
+    masses = one.pessimistic(
+        (-1.0, 2.0), 0.003, sample_rate=0.3, pair=one.GaussianPair(1.5), add=False
+    )
+    pmf = one.as_pmf(masses, 0.003)
+    other = one.on_grid(pmf, interval)
+    moved = one.Masses(other._lower_loss, other._probs, other._infinity_mass)
+    losses = (moved.lowest + np.arange(len(moved.mass))) * interval
+    before = (masses.lowest + np.arange(len(masses.mass))) * 0.003
+    assert math.fsum(moved.mass) == pytest.approx(math.fsum(masses.mass), rel=1e-12)
+    lower = math.fsum(masses.mass * np.exp(-before))
+    assert math.fsum(moved.mass * np.exp(-losses)) == pytest.approx(lower, rel=1e-12)
+    assert moved.infinity == masses.infinity > 0
+    for epsilon in np.linspace(0.0, 2.5, 60):
+        truth = hockey_stick(masses, 0.003, epsilon)
+        assert truth * (1 - 1e-12) <= hockey_stick(moved, interval, epsilon)
+        assert hockey_stick(moved, interval, epsilon) <= truth + interval**2

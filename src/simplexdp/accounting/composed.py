@@ -8,6 +8,7 @@ side (rounding.py) and set aside from δ. Where that exceeds a tenth of δ the f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -102,14 +103,18 @@ def masses_of(pmf: Any) -> one.Array:
     return np.asarray(pmf.to_dense_pmf()._probs, dtype=np.float64)
 
 
+@lru_cache(maxsize=32)
 def _compose(
-    step: Step, steps: int, delta: float, per_deviation: float
+    step: Step, steps: int, delta: float, per_deviation: float, kinds: int = 1
 ) -> tuple[tuple[pld_pmf.DensePLDPmf, ...], float]:
-    """Return T steps composed, and what of δ is left beside what is set aside for rounding."""
+    """Return T steps composed, and what of δ is left beside what is set aside for rounding.
+
+    Of so many kinds each may cut off its share alone.
+    """
     rounding.check(rounding.least(steps) + step.pair.moved(steps), delta, steps)
-    interval, low, high = grid(step, steps, delta, per_deviation)
+    interval, low, high = grid(step, steps, delta / kinds, per_deviation)
     singles = step_pmfs(step, interval, low, high)
-    pmfs = tuple(pmf.self_compose(steps, _SHARE * delta) for pmf in singles)
+    pmfs = tuple(pmf.self_compose(steps, _SHARE * delta / kinds) for pmf in singles)
     allowance = step.pair.moved(steps) + max(
         rounding.self_composition(steps, masses_of(pmf), single.size)
         for pmf, single in zip(pmfs, singles, strict=True)
@@ -151,6 +156,52 @@ def epsilon(step: Step, steps: int, delta: float) -> float:
             "use accountant exact, a larger delta or fewer steps"
         )
     return best
+
+
+def epsilon_of_kinds(counts: Mapping[Step, int], mu: float, delta: float) -> float:
+    """Return ε of steps of several kinds, beside full-batch Gaussian releases that are one of μ.
+
+    Each kind is composed on a grid of its own. Their sum is wider and may stand on a coarser one,
+    which is refined until ε settles, an upper bound on every grid.
+    """
+    kinds = [
+        _compose(step, count, delta, _CELLS_PER_DEVIATION, len(counts))
+        for step, count in counts.items()
+    ]
+    release = one.GaussianPair(1.0 / mu) if mu > 0.0 else None
+    reach = release.reach(_SHARE * delta) if release else 0.0
+    deviation = math.hypot(mu, *(one.deviation_of(pmfs[0]) for pmfs, _ in kinds))
+    width = 2.0 * reach + sum(one.width_of(pmfs[0]) for pmfs, _ in kinds)
+    interval, best = deviation / (2.0 * _CELLS_PER_DEVIATION), math.inf
+    while True:
+        interval = max(interval, width / MOST_CELLS)
+        parts = [tuple(one.on_grid(pmf, interval) for pmf in pmfs) for pmfs, _ in kinds]
+        allowance = sum(delta - left for _, left in kinds)
+        if release:
+            masses = one.pessimistic(
+                (-reach, reach), interval, sample_rate=1.0, pair=release, add=False
+            )
+            parts.append((one.as_pmf(masses, interval),))
+            allowance += release.moved(1)
+        (remove, moved), (add, moved_too) = (
+            _convolved([pmfs[way % len(pmfs)] for pmfs in parts]) for way in (0, 1)
+        )
+        left = delta - allowance - max(moved, moved_too)
+        rounding.check(delta - left, delta, sum(counts.values()))
+        finer = max(float(pmf.get_epsilon_for_delta(left)) for pmf in (remove, add))
+        settled = best - finer <= _REFINED_ENOUGH * finer or interval == width / MOST_CELLS
+        best, interval = min(best, finer), interval / 2.0
+        if settled:
+            return best
+
+
+def _convolved(pmfs: Sequence[pld_pmf.DensePLDPmf]) -> tuple[pld_pmf.DensePLDPmf, float]:
+    """Return the sum of independent losses on one grid, and what rounding may have moved in it."""
+    total, moved = pmfs[0], 0.0
+    for pmf in pmfs[1:]:
+        moved += rounding.composition(masses_of(total), masses_of(pmf))
+        total = total.compose(pmf)
+    return total, moved
 
 
 def _cost(participation: str, setting: Setting, target: float | None) -> Cost:

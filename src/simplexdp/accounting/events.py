@@ -141,14 +141,14 @@ def compose(events: Sequence[DpEvent], delta: float) -> float:
 
     Formal guarantee
         Statement: full-batch Gaussian events alone are composed exactly. Otherwise the bound is
-        that of `SimplexAccountant`, and covers draws only where an event is Dirichlet.
+        that of `compose_by_distribution`, and covers draws only where an event is Dirichlet.
         Assumptions: all events were fixed before the first result was seen. Parameters chosen by
         earlier results are fully adaptive composition, where a bound for the parameters that were
         chosen can be too small (Rogers, Roth, Ullman and Vadhan, 2016). A budget over full-batch
         Gaussian events alone holds there too: it bounds Σμ², which is a privacy filter
         (Smith and Thakurta, 2022). Dirichlet events rest on hidden participation, where they are
         sampled so, and on dominance of the vertex pair (docs/dominance.md).
-        Source: `composed_mu` and `gaussian_epsilon`; `SimplexAccountant`.
+        Source: `composed_mu` and `gaussian_epsilon`; `composed.epsilon_of_kinds`.
     """
     check_delta(delta)
     steps = [step for event in events for step in steps_of(event)]

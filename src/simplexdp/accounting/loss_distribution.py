@@ -215,6 +215,39 @@ def as_pmf(masses: Masses, interval: float) -> pld_pmf.DensePLDPmf:
     return pld_pmf.DensePLDPmf(interval, masses.lowest, masses.mass, masses.infinity, True)
 
 
+def on_grid(pmf: pld_pmf.DensePLDPmf, interval: float) -> pld_pmf.DensePLDPmf:
+    """Return a distribution on another grid; each loss goes to the two ends of its cell.
+
+    The shares keep its mass under both hypotheses, as `pessimistic` does, so it is dominated.
+    """
+    losses = _losses(pmf)
+    left = np.floor(losses / interval)
+    up = np.clip(-np.expm1(left * interval - losses) / -math.expm1(-interval), 0.0, 1.0)
+    cell = (left - left[0]).astype(int)
+    cells = int(cell[-1]) + 2
+    mass: Array = np.zeros(cells)
+    mass += np.bincount(cell, (1.0 - up) * pmf._probs, cells)
+    mass += np.bincount(cell + 1, up * pmf._probs, cells)
+    return as_pmf(Masses(int(left[0]), mass, pmf._infinity_mass), interval)
+
+
+def width_of(pmf: pld_pmf.DensePLDPmf) -> float:
+    """Return the range of the finite losses of a distribution."""
+    return float(pmf.size * pmf._discretization)
+
+
+def deviation_of(pmf: pld_pmf.DensePLDPmf) -> float:
+    """Return the standard deviation of the finite losses of a distribution."""
+    losses = _losses(pmf)
+    mean = float(pmf._probs @ losses)
+    return math.sqrt(max(float(pmf._probs @ (losses - mean) ** 2), 0.0))
+
+
+def _losses(pmf: pld_pmf.DensePLDPmf) -> Array:
+    losses: Array = (pmf._lower_loss + np.arange(float(pmf.size))) * pmf._discretization
+    return losses
+
+
 def loss_range(share: float, sample_rate: float, pair: Pair) -> tuple[float, float]:
     """Return losses of (1−q)Q + qP against Q outside of which at most `share` of its mass lies."""
     reach = pair.reach(min(share / sample_rate, 0.5))

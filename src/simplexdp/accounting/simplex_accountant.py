@@ -1,4 +1,4 @@
-"""Provide dp-accounting's PLD accountant with the events of the Dirichlet mechanism."""
+"""Provide dp-accounting's PLD accountant with the events of the Dirichlet mechanism, and totals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from simplexdp.accounting.events import (
     mechanism_of,
     steps_of,
 )
+from simplexdp.accounting.gaussian import composed_mu
 from simplexdp.accounting.inputs import check_delta
 from simplexdp.accounting.loss_distribution import GaussianPair, VertexPair, loss_range
 
@@ -171,29 +172,25 @@ def compose_by_distribution(events: Sequence[DpEvent], delta: float) -> float:
 
     Formal guarantee
         Steps of one kind cost what their own accountant says, `pld`, `visible-pld` or
-        `sampled_gaussian.cost`; of several kinds that of `SimplexAccountant`.
+        `sampled_gaussian.cost`. Of several kinds, each is composed as there, and their sum bounded
+        on a grid that only enlarges it; the assumptions are those of `SimplexAccountant`.
+
+    Raises:
+        ValueError: An event has no bound, or δ is below what rounding leaves.
     """
     zero_out = NeighboringRelation.REPLACE_SPECIAL
-    counts: Counter[DpEvent] = Counter()
+    counts: Counter[Step] = Counter()
+    mus = []
     for event in events:
         for inner, count in steps_of(event):
-            counts[inner] += count
-    steps = {inner: _step_of(inner, zero_out) for inner in counts}
-    if len(counts) == 1:
-        ((inner, count),) = counts.items()
-        step = steps[inner]
-        if step is not None and 0 < step.sample_rate < 1:
-            return composed.epsilon(step, count, delta)
-    # A grid fine enough for every step.
-    intervals = [
-        composed.grid(step, counts[i], delta, 16.0)[0] for i, step in steps.items() if step
-    ]
-    accountant = SimplexAccountant(
-        value_discretization_interval=max(min([1e-4, *intervals]), 2e-6), delta=delta
-    )
-    for inner, count in counts.items():
-        accountant.compose(inner, count)
-    epsilon = float(accountant.get_epsilon(delta))
-    if math.isnan(epsilon):
-        raise ValueError("the composition could not be computed; check the ledger's events")
-    return epsilon
+            if isinstance(inner, dp_accounting.GaussianDpEvent):
+                mus.append(composed_mu(inner.noise_multiplier, count))
+                continue
+            step = _step_of(inner, zero_out)
+            if step is None or _refusal(step, zero_out):
+                raise ValueError(f"no bound is known for the event {inner}")
+            counts[step] += count
+    if len(counts) == 1 and not mus:
+        ((step, count),) = counts.items()
+        return composed.epsilon(step, count, delta)
+    return composed.epsilon_of_kinds(counts, math.hypot(*mus), delta)
