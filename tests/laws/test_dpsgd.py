@@ -81,8 +81,8 @@ def test_every_step_adds_the_noise_of_its_event(rescale: bool) -> None:
 
 
 def test_a_plan_for_a_loop_of_ones_own_adds_the_noise_of_its_event() -> None:
-    """720,000 draws: the standard deviation to 0.4 %, at 4.9 standard errors."""
-    records, width, batch, steps = 40, 20_000, 4, 12
+    """12.6 million draws: their deviation is off by 0.1 % in one case of a million."""
+    records, width, batch, steps = 20, 200_000, 2, 21
     plan = DPSGDPlan(2.0, 1e-5, records, batch_size=batch, steps=steps, clip=CLIP, seed=3)
     event = plan.event()
     assert (event.count, event.event.sampling_probability) == (steps, batch / records)
@@ -94,8 +94,11 @@ def test_a_plan_for_a_loop_of_ones_own_adds_the_noise_of_its_event() -> None:
         assert model.weight.grad is not None
         seen.append(model.weight.grad.numpy().ravel().astype(np.float64) * batch)
     noise, claimed = np.concatenate(seen), event.event.event.noise_multiplier * CLIP
-    assert noise.std() / claimed == pytest.approx(1.0, abs=4.9 / math.sqrt(2 * noise.size))
-    assert stats.kstest(noise[::4] / claimed, "norm").pvalue > 1e-6
+    error = 4.9 / math.sqrt(2 * noise.size)
+    assert error < 1e-3
+    assert noise.std() / claimed == pytest.approx(1.0, abs=error)
+    assert abs(noise.mean()) < 4.9 * claimed / math.sqrt(noise.size)
+    assert stats.kstest(noise[:: noise.size // 200_000] / claimed, "norm").pvalue > 1e-6
     products = [float((a * b).mean()) for a, b in itertools.pairwise(seen)]
     assert max(map(abs, products)) < 6 * claimed**2 / math.sqrt(3 * width)
 
