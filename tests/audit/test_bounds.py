@@ -98,6 +98,45 @@ def test_the_mirror_direction_counts_too() -> None:
     assert found.epsilon == pytest.approx(math.log((1 - alarms_above) / miss), rel=1e-6)
 
 
+@pytest.mark.parametrize(("hits", "alarms", "mirrored"), [(60, 0, False), (100, 50, True)])
+def test_delta_is_taken_from_both_rates_and_ties_are_alarms(
+    hits: int, alarms: int, mirrored: bool
+) -> None:
+    """Scores on the threshold count; the limits are those of scipy's exact test."""
+    n, delta = 100, 0.1
+    inside, outside = (np.where(np.arange(n) < k, 1.0, 0.0) for k in (hits, alarms))
+    found = bounds.threshold_bound(inside, outside, delta, 0.95, threshold=1.0)
+    low = stats.binomtest(hits, n).proportion_ci(0.95, "exact").low
+    high = stats.binomtest(alarms, n).proportion_ci(0.95, "exact").high
+    ways = (math.log((low - delta) / high), math.log((1 - high - delta) / (1 - low)))
+    assert (ways[1] > ways[0]) is mirrored
+    assert found.epsilon == pytest.approx(max(ways), rel=1e-6)
+    assert (found.true_positive_rate, found.false_positive_rate) == (hits / n, alarms / n)
+
+
+def test_the_best_number_of_guesses_pays_for_the_others() -> None:
+    rng = np.random.default_rng(8)
+    coins = rng.random(300) < 0.5
+    scores = rng.normal(np.where(coins, 2.0, 0.0), 1.0)
+    each = 1.0 - 0.05 / len(bounds.GUESSED_SHARES)
+    singly = [
+        bounds.one_run_bound(300, *bounds.guessed(scores, coins, share), 1e-5, each).epsilon
+        for share in bounds.GUESSED_SHARES
+    ]
+    found = bounds.one_run(scores, coins, 1e-5, 0.95)
+    assert len(set(singly)) == 3
+    assert found.epsilon == max(singly)
+    assert found.confidence == 0.95
+
+
+def test_guesses_are_those_of_the_outermost_scores() -> None:
+    values = np.random.default_rng(9).permutation(100).astype(float)
+    assert bounds.guessed(values, values >= 50, 0.5) == (50, 50)
+    assert bounds.guessed(values, values < 50, 0.5) == (50, 0)
+    assert bounds.guessed(values, values >= 90, 0.5) == (50, 35)  # 25 below, and 10 of 25 above
+    assert bounds.guessed([1.0, 2.0, 3.0], [False, True, True], 1.0) == (3, 3)  # none twice
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_one_run_on_randomised_response(epsilon: float) -> None:
     rng = np.random.default_rng(5)

@@ -111,6 +111,33 @@ def test_the_p_value_is_the_tail_over_all_outcomes() -> None:
     assert found == pytest.approx(max(tails) + outer, rel=1e-3)
 
 
+def test_a_pair_doubles_the_sensitivity() -> None:
+    for pairs, mu in ((False, 0.5), (True, 1.0)):
+        family = curves(events.gaussian(2.0), pairs)
+        for scale in (1.0, 3.0):
+            wanted = stats.norm.cdf(stats.norm.ppf(0.1) + scale * mu)
+            assert family(scale).power(0.1) == pytest.approx(wanted)
+            assert family(scale).epsilon == pytest.approx(gaussian_epsilon(scale * mu, DELTA))
+
+
+def test_what_chose_the_threshold_is_not_counted() -> None:
+    """And the bound is the last scale whose p-value is small enough."""
+    inside, outside = gaussian_scores(1.5, 60, np.random.default_rng(6))
+    outside += 5.0
+    inside += 5.0
+    held = 12  # a fifth
+    middle = float(np.median(inside[:held]) + np.median(outside[:held])) / 2.0
+    found = tradeoff.threshold_bound(inside, outside, FULL, 0.9)
+    counted = inside[held:], outside[held:]
+    assert found == tradeoff.threshold_bound(*counted, FULL, 0.9, middle)
+    assert found.counted == 96
+    hits, alarms = (int((side >= middle).sum()) for side in counted)
+    assert 0 < alarms < hits
+    for step, rejected in ((-2e-3, True), (2e-3, False)):
+        power = FULL(found.scale + step).power
+        assert (tradeoff.rate_p_value(hits, 48, alarms, 48, power, 0.1) <= 0.1) is rejected
+
+
 def test_a_sampled_curve_lies_just_above_both_directions() -> None:
     """Neyman–Pearson by hand: (1−q)N(0, σ²) + qN(1, σ²) against N(0, σ²), and the reverse."""
     cuts = np.linspace(-4.0, 6.0, 400)

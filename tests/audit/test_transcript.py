@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from simplexdp import data, files, methods, noise
-from simplexdp.audit import attacks, transcript
+from simplexdp.audit import attacks, shadow, transcript
 from simplexdp.linear import exact_sums, noisy_gd, whitening
 from simplexdp.methods import dpsgd
 from simplexdp.methods.dpsgd import step as dpsgd_step
@@ -51,6 +54,77 @@ def test_as_shipped_every_release_tells_what_it_may(images: data.Dataset, method
     # Nearly all of the claim: it is limited by the numbers that were drawn, not by an attack.
     assert found["epsilon_lower"] > 0.8 * found["claim"]["epsilon"]
     assert found["epsilon_lower"] <= found["claim"]["epsilon"] * (1 + 1e-6)
+
+
+def test_bands_and_tests_of_made_noise() -> None:
+    """1,000 numbers of deviation 1.1 in five releases; the record is in four of eight steps."""
+    rng = np.random.default_rng(2)
+    parts = [1.1 * rng.normal(size=200) for _ in range(5)]
+    level = 0.02
+    of = transcript.Heard(2.0, shares=[[0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 1.2, 0.5]])
+    for part in parts:
+        of.add(part)
+    numbers = np.concatenate(parts)
+    energy = float(numbers @ numbers)
+    low, high = (math.sqrt(energy / c) for c in stats.chi2.interval(1 - level, 1000)[::-1])
+    found = of.result(None, level)
+    assert found["noise"] == pytest.approx([low, high], rel=1e-9)
+    assert found["share"] == pytest.approx(1.3 / 2.0)
+    assert found["low"] == pytest.approx(1.3 / 2.0 / high, rel=1e-9)
+    assert found["high"] == pytest.approx(1.3 / 2.0 / low, rel=1e-9)
+    assert (found["releases"], found["numbers"], "sampled" in found) == (8, 1000, False)
+    scaled = numbers / math.sqrt(energy / 1000)
+    assert found["gaussian_p_value"] == pytest.approx(stats.kstest(scaled, "norm").pvalue)
+    product = sum(float(a @ b) for a, b in itertools.pairwise(parts))
+    z = product / (energy / 1000 * math.sqrt(800))
+    assert found["fresh_p_value"] == pytest.approx(2 * stats.norm.sf(abs(z)))
+    again = of.result(0.25, level)
+    # Were the record in all four steps, μ would be √2 and √2 times as large.
+    assert again["share"] == pytest.approx(1.3 * math.sqrt(2) / 2.0)
+    seen = stats.binomtest(4, 8).proportion_ci(1 - level, "exact")
+    assert again["sampled"] == pytest.approx([seen.low, seen.high], rel=1e-6)
+    assert again["claimed_rate"] == 0.25
+
+
+def test_what_is_suspicious_and_what_contradicts() -> None:
+    fine = {"noise": [0.98, 1.02], "gaussian_p_value": 0.3, "fresh_p_value": 0.4, "low": 0.97}
+    assert not transcript.suspicious(fine, 0.01)
+    assert not transcript.suspicious({**fine, "sampled": [0.09, 0.2], "claimed_rate": 0.1}, 0.01)
+    for wrong in (
+        {"gaussian_p_value": 0.009},
+        {"fresh_p_value": 0.009},
+        {"noise": [0.9, 0.99]},
+        {"sampled": [0.11, 0.2], "claimed_rate": 0.1},
+    ):
+        assert transcript.suspicious({**fine, **wrong}, 0.01)
+    result = {"releases": {"a": fine, "b": fine}, "suspicious": [], "weights_follow": True}
+    assert not transcript.contradicts(result)
+    for wrong in (
+        {"releases": {"a": fine, "b": {**fine, "low": 1.01}}},
+        {"suspicious": ["a"]},
+        {"weights_follow": False},
+    ):
+        assert transcript.contradicts({**result, **wrong})
+
+
+def test_one_pair_is_all_that_its_numbers_say(images: data.Dataset) -> None:
+    """Levels, widths and the scale from the numbers that are told; a clipped record adds a clip."""
+    found = transcript.audit(settings("certified"), images, np.random.default_rng(7), 1, 0.99)
+    releases = found["releases"].values()
+    level = 0.01 / 9  # three releases, each with a band and two tests
+    for release in releases:
+        low, high = stats.chi2.interval(1 - level, release["numbers"])
+        width = release["noise"][1] / release["noise"][0]
+        assert width == pytest.approx(math.sqrt(high / low), rel=1e-9)
+        assert 0.9 < release["share"] < 1.0 + 1e-6
+        assert release["noise"][0] < 1.0 < release["noise"][1]
+    mus = [r["share"] * r["claimed_mu"] / r["noise"][1] for r in releases]
+    claimed = math.hypot(*(r["claimed_mu"] for r in releases))
+    assert found["scale_lower"] == pytest.approx(math.hypot(*mus) / claimed, rel=1e-9)
+    assert found["weights_follow"]
+    one, other = (shadow.Shadow(None, torch.nn.Linear(2, 2), None) for _ in range(2))  # type: ignore[arg-type]
+    assert transcript._equal(one, one)
+    assert not transcript._equal(one, other)
 
 
 def weaker(share: float) -> Any:

@@ -268,3 +268,23 @@ def test_a_norm_whose_positions_cancel_is_never_too_small() -> None:
     plain = (torch.bmm(inputs.mT, inputs) * torch.bmm(outputs.mT, outputs)).sum((1, 2))
     assert bool((plain < true * 0.999).any())
     assert bool((found.squares() >= true).all())
+
+
+def test_a_layer_that_sees_other_rows_than_the_records_is_refused() -> None:
+    """Rows in the first dimension that are no records would be clipped one by one."""
+    model = nn.Sequential(nn.Flatten(0, 1), nn.Flatten(), nn.Linear(16, CLASSES))
+    inputs, labels = batch(4)
+    with with_hooks(model), pytest.raises(ValueError, match="8 rows where there are 4 records"):
+        gradients(model, inputs, labels.repeat_interleave(2), 4)
+
+
+def test_norms_of_mixed_precision_are_of_single_precision() -> None:
+    """The gradients are those that single precision makes of the rounded inputs and outputs."""
+    model, (inputs, labels) = network("dense"), batch(5)
+    with with_hooks(model), torch.autocast("cpu", torch.bfloat16):
+        found = gradients(model, inputs, labels, 5)
+        squares = [one.squares() for one in found]
+    assert {one.gradients().dtype for one in found} == {torch.float32}
+    for one, square in zip(found, squares, strict=True):
+        true = one.gradients().double().flatten(1).square().sum(1)
+        torch.testing.assert_close(square.double(), true, rtol=1e-5, atol=1e-9)
