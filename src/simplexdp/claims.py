@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from simplexdp.accounting import totals
+from simplexdp.ledger_lines import DRAWS as DRAWS
+from simplexdp.ledger_lines import NOTHING as NOTHING
+from simplexdp.ledger_lines import PERSON as PERSON
+from simplexdp.ledger_lines import RECORD as RECORD
+from simplexdp.ledger_lines import WEIGHTS as WEIGHTS
 from simplexdp.rounding import rounded_up
-from simplexdp.tally import DRAWS as DRAWS
-from simplexdp.tally import NOTHING as NOTHING
-from simplexdp.tally import PERSON as PERSON
-from simplexdp.tally import RECORD as RECORD
-from simplexdp.tally import WEIGHTS as WEIGHTS
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -109,11 +109,14 @@ def check(event: DpEvent, covers: str) -> None:
         ValueError: If an event without a mechanism is claimed to cover something, an event with
             one to cover nothing, or draws of the Dirichlet mechanism to cover weights.
     """
+    from dp_accounting import NonPrivateDpEvent
+
     from simplexdp.accounting import events
 
     if covers not in (WEIGHTS, DRAWS, NOTHING):
         raise ValueError(f"covers is {covers!r}; use weights, draws or nothing")
-    if (event == events.no_guarantee()) != (covers == NOTHING):
+    unbounded = any(isinstance(step, NonPrivateDpEvent) for step, _ in events.steps_of(event))
+    if unbounded != (covers == NOTHING):
         raise ValueError(
             f"the claim covers {covers} and its event is {event}; "
             "a run without a mechanism covers nothing, and no other run does"

@@ -11,26 +11,41 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simplexdp import __version__, claims, files
-from simplexdp.accounting import ACCOUNTANTS
+from simplexdp import __version__, files
 from simplexdp.card import PAGE, REGISTRY, Card
-from simplexdp.rounding import rounded_up
+from simplexdp.recompute import check_claim
+from simplexdp.signature import MANIFEST, SIGNATURE, check_signature, sign
 from simplexdp.statement import Statement, from_json
 
-MANIFEST = "manifest.json"
-SIGNATURE = f"{MANIFEST}.sig"
+__all__ = [
+    "DESCRIPTION",
+    "MANIFEST",
+    "MODEL",
+    "PREPROCESSING",
+    "SIGNATURE",
+    "STATEMENT",
+    "STATEMENT_TEXT",
+    "Sealed",
+    "card_of",
+    "check_claim",
+    "check_signature",
+    "release",
+    "seal_again",
+    "sign",
+    "verify",
+    "write",
+]
+
 DESCRIPTION = "model.json"
 PREPROCESSING = "preprocessing.json"
 MODEL = "model.safetensors"
@@ -45,9 +60,6 @@ NEEDED = (DESCRIPTION, MODEL, STATEMENT)
 # What is sealed and handed out of a run's folder, where it is there: a new file is named here.
 HANDED_OUT = (*NEEDED, PREPROCESSING, STATEMENT_TEXT)
 KIND, FORMAT = "simplexdp model", 1
-NAMESPACE = "simplexdp-model"  # of signatures, so that one made for another purpose does not count
-# Numerical accountants of other releases may differ in the last digits.
-TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -314,115 +326,12 @@ def card_of(sealed: Sealed, name: str, metrics: bool = False) -> Card:
         )
 
 
-def sign(folder: Path, key: Path) -> None:
-    """Sign the manifest of a folder with a key of ssh-keygen's.
-
-    Raises:
-        ValueError: ssh-keygen is not installed, or refused.
-    """
-    (folder / SIGNATURE).unlink(missing_ok=True)  # ssh-keygen would ask whether to overwrite it
-    _ssh_keygen(
-        ("-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(folder / MANIFEST)),
-        f"{folder / MANIFEST} was not signed with {key}",
-    )
-
-
-def check_signature(sealed: Sealed, signers: Path, signer: str) -> None:
-    """Check that the manifest of a folder was signed by somebody.
-
-    Args:
-        sealed: The folder.
-        signers: The keys that are trusted, a file in the form of ssh-keygen's ALLOWED SIGNERS.
-        signer: Who must have signed, by the name in that file.
-
-    Raises:
-        ValueError: There is no signature, or not by them.
-    """
-    path = sealed.folder / SIGNATURE
-    if not path.is_file():
-        raise ValueError(f"{path} is missing, so nobody signed it; ask for the signed folder")
-    content = (sealed.folder / MANIFEST).read_bytes()
-    if _digest(content) != sealed.digest:
-        raise ValueError(f"{sealed.folder / MANIFEST} changed while it was checked; check again")
-    _ssh_keygen(
-        (
-            *("-Y", "verify", "-f", str(signers), "-I", signer),
-            *("-n", NAMESPACE, "-s", str(path)),
-        ),
-        f"{path} is no signature of {signer} that {signers} allows",
-        content,
-    )
-
-
-def _ssh_keygen(arguments: tuple[str, ...], failed: str, said: bytes = b"") -> None:
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        raise ValueError("signatures need ssh-keygen; install OpenSSH, or go without")
-    done = subprocess.run([program, *arguments], input=said, capture_output=True, check=False)
-    if done.returncode != 0:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ValueError(f"{failed} ({reason[-1] if reason else 'ssh-keygen refused'})")
-
-
 def _statement(path: Path, content: bytes) -> Statement:
     """Return the statement, whose claim fits its event; refuse another one."""
     with _damaged(path):
         statement = from_json(json.loads(content))
         check_claim(statement)
     return statement
-
-
-def check_claim(statement: Statement) -> None:
-    """Compute the claim of a statement anew from its event.
-
-    Raises:
-        ValueError: The event costs more than the statement claims, or cannot cover what it says.
-    """
-    from simplexdp.accounting import events
-
-    event, epsilon, delta = statement.event, statement.epsilon, statement.delta
-    nothing = event == events.no_guarantee()
-    if event is None:
-        raise ValueError("it names no event to compute its claim from")
-    covers = claims.WEIGHTS if statement.covers_weights else claims.DRAWS
-    if nothing and not (statement.covers_weights or statement.covers_draws):
-        covers = claims.NOTHING
-    claims.check(event, covers)
-    if nothing or epsilon is None:
-        if epsilon is not None or statement.covers_weights or statement.covers_draws:
-            raise ValueError("it covers something without a bound")
-        return
-    if delta is None or not 0 < delta < 1:
-        raise ValueError(f"its delta is {delta}")
-    cost = _cost(statement, delta)
-    if not cost <= epsilon * (1.0 + TOLERANCE):
-        raise ValueError(
-            f"it claims epsilon = {epsilon:g}, and its event costs {rounded_up(cost)} at "
-            f"delta = {delta:g}"
-        )
-    for name, value in claims.described(event).items():
-        if not math.isclose(statement.mechanism.get(name, math.nan), value, rel_tol=1e-9):
-            raise ValueError(f"its {name} is not that of its event")
-
-
-def _cost(statement: Statement, delta: float) -> float:
-    """Return ε of a statement's event by the accountant that it names, if that is one of ours."""
-    from dp_accounting import PoissonSampledDpEvent
-
-    from simplexdp.accounting import account, events
-
-    steps = events.steps_of(statement.event)
-    step, count = steps[0]
-    named = [known for known in ACCOUNTANTS.values() if known.title == statement.accountant]
-    if named and len(steps) == 1 and events.is_dirichlet(step):
-        draw = events.mechanism_of(step)
-        hidden = isinstance(step, PoissonSampledDpEvent)
-        if named[0].participation == "hidden" and not hidden:
-            raise ValueError("its accountant needs hidden batches, and those of its event are not")
-        rate = getattr(step, "sampling_probability", 1.0)
-        run = {"r": draw.r, "alpha": draw.alpha, "sample_rate": rate, "steps": count}
-        return account(named[0].name, **run, delta=delta).epsilon
-    return events.compose([statement.event], delta)
 
 
 def _check_files(folder: Path) -> None:

@@ -9,72 +9,20 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from simplexdp import typed
+from simplexdp.ledger_lines import (
+    COVERS,
+    PERSON,
+    WEIGHTS,
+    Budget,
+    Entry,
+    Known,
+    Line,
+    Policy,
+    known_from,
+)
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-WEIGHTS, DRAWS, NOTHING = COVERS = ("weights", "draws", "nothing")
-RECORD, PERSON = UNITS = ("record", "person")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One reservation: a run, its event, what that covers, and the marks of what the run breaks."""
-
-    id: str
-    time: float
-    data: str
-    method: str
-    run: str
-    covers: str
-    event: DpEvent
-    run_id: str | None = None
-    broken: tuple[str, ...] = ()
-    unit: str = RECORD
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A budget that was set for a data set."""
-
-    data: str
-    epsilon: float
-    delta: float
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Whether runs on a data set are refused whose weights nothing bounds."""
-
-    data: str
-    covered_only: bool
-
-
-@dataclass(frozen=True)
-class Known:
-    """What the records of a data set are known by, beside its name.
-
-    Attributes:
-        data: The name.
-        key: The id of the secret that the prints are keyed with.
-        prints: Keyed digests of the file's bytes and of its records in any order.
-        stat: Device, inode, size and time of change of the file or folder.
-        same_as: Names that the same records have.
-        overlaps: Names of other accounts that some of the records are in.
-        sketch: The smallest of the records' own keyed digests, in base 64.
-    """
-
-    data: str
-    key: str
-    prints: tuple[str, ...] = ()
-    stat: tuple[int, ...] = ()
-    same_as: tuple[str, ...] = ()
-    overlaps: tuple[str, ...] = ()
-    sketch: str = ""
-
-
-Line = Entry | Budget | Policy | Known
 
 
 @dataclass
@@ -241,8 +189,3 @@ class Tally:
         values["known"] = [known_from(one) for one in values["known"]]
         values["budget"] = None if values["budget"] is None else tuple(values["budget"])
         return cls(**values)
-
-
-def known_from(record: Mapping[str, Any]) -> Known:
-    """Return the `Known` of a JSON record; refuse one of another form."""
-    return typed.read(Known, record)
