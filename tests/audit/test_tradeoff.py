@@ -149,7 +149,9 @@ def test_a_sampled_curve_lies_just_above_both_directions() -> None:
     reverse = power(1.0 - inside) - (1.0 - out)  # guess "out" below the cut
     assert reverse.min() > -1e-6
     # The curve holds for both, so it touches the worse of the two, or the line between them.
-    assert np.minimum(gap, power(1.0 - inside) - (1.0 - out)).min() < 2e-3
+    middle = (out > 0.1) & (out < 0.9)
+    assert gap[middle].min() < 1e-3
+    assert reverse[middle].min() < 1e-3
     twice = curves(events.sampled_gaussian(NOISE, RATE, 1), pairs=True)(1.0).power
     assert twice(0.1) == pytest.approx(power(power(0.1)))
     assert SAMPLED(2.0).power(0.1) > power(0.1) > SAMPLED(0.0).power(0.1) == 0.1
@@ -222,6 +224,17 @@ def test_one_run_bound_is_the_last_scale_that_is_rejected() -> None:
     below, above = (FULL(found.scale + step).power for step in (-2e-3, 2e-3))
     assert tradeoff.one_run_mass(300, guesses, right, below, 0.05) > 1.0
     assert tradeoff.one_run_mass(300, guesses, right, above, 0.05) <= 1.0
+
+
+@pytest.mark.parametrize(("mass", "rejected"), [(0.999, False), (1.001, True)])
+def test_a_scale_is_rejected_by_more_than_all_mass(
+    mass: float, rejected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tradeoff, "one_run_mass", lambda *_: mass)
+    values, coins = one_run_scores(MU, np.random.default_rng(7))
+    found = tradeoff.one_run(values, coins, FULL, 0.95).scale
+    assert (found > tradeoff.LARGEST_SCALE) is rejected
+    assert (found == 0.0) is not rejected
 
 
 def test_bad_input_is_refused() -> None:
