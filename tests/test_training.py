@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -317,3 +318,32 @@ def test_rare_classes_are_named_before_anything_is_spent(tmp_path, blobs, capsys
 def test_the_kernels_of_all_batch_sizes_are_kept():
     """Read when torch loads, so that it is set before; ratios are in benchmarks/speed.py."""
     assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) >= 8192
+
+
+FAULTS = """
+import contextlib, resource
+import numpy as np
+from simplexdp import heap
+
+def faults(around):
+    with around:
+        for _ in range(8):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            blocks = [np.ones(1_500_000) for _ in range(4)]
+            del blocks
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(faults(contextlib.nullcontext()), faults(heap.kept()))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left alone")
+def test_a_step_does_not_ask_for_the_memory_of_the_one_before_again():
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    done = [
+        subprocess.run([sys.executable, "-c", FAULTS], env=env, capture_output=True, check=True)
+        for env in (clean, {**clean, "MALLOC_TOP_PAD_": "1"})
+    ]
+    (usual, kept), (_, left_alone) = [[int(n) for n in of.stdout.split()] for of in done]
+    assert kept < usual / 10
+    assert left_alone > usual / 2  # where the environment says how malloc behaves

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simplexdp import batches, data, distributed, progress, sampling
+from simplexdp import batches, data, distributed, heap, progress, sampling
 from simplexdp.data.augment import augment
 from simplexdp.evaluation import (
     evaluate,
@@ -107,6 +107,7 @@ class Job:
         return batches.to_network(inputs, self.channels_last), labels
 
 
+@heap.kept()
 def train(job: Job, run: Run) -> Trained:
     """Run the steps that are left, from the start or from the run's checkpoint.
 
