@@ -1,6 +1,6 @@
 """The time of a training here over that of a tight plain loop, alternated in one run.
 
-    python benchmarks/speed.py               # writes results/benchmarks/speed.json
+    python benchmarks/speed.py               # writes results/benchmarks/speed.json, part by part
 
 Every variant trains the same network on the same Poisson batches, in turn and in a new order each
 round, so that a slow moment of the machine hits all of them. A ratio is of processor time in the
@@ -32,14 +32,17 @@ from simplexdp.optimizers import seed_torch
 from simplexdp.settings import Settings
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "benchmarks" / "speed.json"
-ROUNDS = 9
-# network, data, batch size, steps of a round; noise has the shape of the data where it is not here
+ROUNDS = 7
+PARTS = ("loops", "onednn", "certified", "calibration", "commands")
+# network, data, batch size, steps of a round
 NETWORKS = {
     "digits MLP": ("mlp", "digits", 8, 300),
     "CNN": ("cnn", "fashion-mnist", 64, 8),
     "Inception": ("inception", "fashion-mnist", 64, 4),
     "ResNet-18": ("resnet18", "cifar10", 32, 2),
+    "fast": ("fast-mirrored", "fashion-mnist", 250, 4),
 }
+LINK = {"link": "log"}
 Job = Callable[[], object]
 Setup = Callable[[], Job]  # its time does not count
 
@@ -134,10 +137,12 @@ def loops(rounds: int, only: str) -> dict[str, object]:
             continue
         dataset = small(set_name)
         settings: dict[str, object] = {"model": model, "batch_size": batch, "steps": steps}
+        private = {**settings, "epsilon": 50.0}
         jobs = {
             "tight plain loop": tight(dataset, model, batch, steps),
             "plain": ours("plain", settings, dataset),
-            "dirichlet": ours("dirichlet", {**settings, "epsilon": 50.0}, dataset),
+            "dirichlet": ours("dirichlet", private, dataset),
+            "dirichlet, link log": ours("dirichlet", {**private, "options": LINK}, dataset),
         }
         found[name] = {
             "batch": batch,
@@ -206,6 +211,31 @@ def certified(rounds: int) -> dict[str, object]:
     return found
 
 
+def calibration() -> dict[str, object]:
+    """Return processor seconds of calibrating DP-SGD, and of one ε by dp-accounting's PLD."""
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+    from simplexdp.accounting import sampled_gaussian
+
+    rate, delta, found = 256 / 60_000, 1e-5, {}
+    for steps in (20_000, 1_000_000):
+        began = time.process_time()
+        sigma, epsilon = sampled_gaussian.calibrate(1.0, delta, rate, steps)
+        took = time.process_time() - began
+        began = time.process_time()
+        loss = from_gaussian_mechanism(sigma, sampling_prob=rate)
+        theirs = loss.self_compose(steps).get_epsilon_for_delta(delta)
+        found[f"{steps:,} steps"] = {
+            "noise": sigma,
+            "epsilon": epsilon,
+            "seconds": took,
+            "epsilon by dp-accounting": theirs,
+            "seconds of dp-accounting's one": time.process_time() - began,
+        }
+    print("calibration", found, flush=True)
+    return dict(found)
+
+
 def commands(rounds: int) -> dict[str, object]:
     """Return the processor seconds of whole commands, against an interpreter that does nothing."""
 
@@ -244,7 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", default="", help="networks with this in their name")
-    parser.add_argument("--parts", nargs="*", default=["loops", "onednn", "certified", "commands"])
+    parser.add_argument("--parts", nargs="*", default=list(PARTS))
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -253,6 +283,7 @@ def main() -> None:
         "loops": lambda: loops(asked.rounds, asked.only),
         "onednn": lambda: primitive_cache(max(2, asked.rounds // 3)),
         "certified": lambda: certified(asked.rounds),
+        "calibration": calibration,
         "commands": lambda: commands(max(3, asked.rounds // 2)),
     }
     record: dict[str, object] = {
@@ -261,12 +292,15 @@ def main() -> None:
         "rounds": asked.rounds,
         "load_average": os.getloadavg()[0],
     }
-    began = time.monotonic()
-    for name in asked.parts:
-        record[name] = parts[name]()
-    record["seconds"] = round(time.monotonic() - began)
+    if asked.out.exists():  # of a run that was stopped
+        kept = json.loads(asked.out.read_text())
+        if kept["rounds"] == asked.rounds and set(kept) - set(record) < set(PARTS):
+            record = kept
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(asked.out, record)
+    for name in asked.parts:
+        if name not in record:
+            record[name] = parts[name]()
+            files.write_json(asked.out, record)
 
 
 if __name__ == "__main__":
