@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,6 @@ from simplexdp.settings import Settings
 
 OUT = Path(__file__).resolve().parent.parent / "results" / "benchmarks" / "speed.json"
 ROUNDS = 7
-PARTS = ("loops", "onednn", "certified", "calibration", "commands")
 # network, data, batch size, steps of a round
 NETWORKS = {
     "digits MLP": ("mlp", "digits", 8, 300),
@@ -42,6 +42,7 @@ NETWORKS = {
     "ResNet-18": ("resnet18", "cifar10", 32, 2),
     "fast": ("fast-mirrored", "fashion-mnist", 250, 4),
 }
+PARTS = (*NETWORKS, "onednn", "certified", "calibration", "commands")
 LINK = {"link": "log"}
 Job = Callable[[], object]
 Setup = Callable[[], Job]  # its time does not count
@@ -129,28 +130,19 @@ def tight(
     return setup
 
 
-def loops(rounds: int, only: str) -> dict[str, object]:
-    """Return our methods against the tight loop, network by network."""
-    found: dict[str, object] = {}
-    for name, (model, set_name, batch, steps) in NETWORKS.items():
-        if only not in name:
-            continue
-        dataset = small(set_name)
-        settings: dict[str, object] = {"model": model, "batch_size": batch, "steps": steps}
-        private = {**settings, "epsilon": 50.0}
-        jobs = {
-            "tight plain loop": tight(dataset, model, batch, steps),
-            "plain": ours("plain", settings, dataset),
-            "dirichlet": ours("dirichlet", private, dataset),
-            "dirichlet, link log": ours("dirichlet", {**private, "options": LINK}, dataset),
-        }
-        found[name] = {
-            "batch": batch,
-            "steps": steps,
-            **alternated(jobs, rounds, "tight plain loop"),
-        }
-        print(name, found[name], flush=True)
-    return found
+def loop(name: str, rounds: int) -> dict[str, object]:
+    """Return our methods against the tight loop, on one network."""
+    model, set_name, batch, steps = NETWORKS[name]
+    dataset = small(set_name)
+    settings: dict[str, object] = {"model": model, "batch_size": batch, "steps": steps}
+    private = {**settings, "epsilon": 50.0}
+    jobs = {
+        "tight plain loop": tight(dataset, model, batch, steps),
+        "plain": ours("plain", settings, dataset),
+        "dirichlet": ours("dirichlet", private, dataset),
+        "dirichlet, link log": ours("dirichlet", {**private, "options": LINK}, dataset),
+    }
+    return {"batch": batch, "steps": steps, **alternated(jobs, rounds, "tight plain loop")}
 
 
 def primitive_cache(rounds: int) -> dict[str, object]:
@@ -178,7 +170,6 @@ def primitive_cache(rounds: int) -> dict[str, object]:
             env=environment,
         )
         found[str(capacity)] = json.loads(done.stdout.splitlines()[-1])
-        print("oneDNN", capacity, found[str(capacity)], flush=True)
     return found
 
 
@@ -207,7 +198,6 @@ def certified(rounds: int) -> dict[str, object]:
         rounds,
         "two float32 products",
     )
-    print("certified", found, flush=True)
     return found
 
 
@@ -232,7 +222,6 @@ def calibration() -> dict[str, object]:
             "epsilon by dp-accounting": theirs,
             "seconds of dp-accounting's one": time.process_time() - began,
         }
-    print("calibration", found, flush=True)
     return dict(found)
 
 
@@ -266,21 +255,19 @@ def commands(rounds: int) -> dict[str, object]:
         }
         for name, taken in seconds.items()
     }
-    print("commands", found, flush=True)
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", default="", help="networks with this in their name")
-    parser.add_argument("--parts", nargs="*", default=list(PARTS))
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     random.seed(0)
     parts = {
-        "loops": lambda: loops(asked.rounds, asked.only),
+        **{name: partial(loop, name, asked.rounds) for name in NETWORKS},
         "onednn": lambda: primitive_cache(max(2, asked.rounds // 3)),
         "certified": lambda: certified(asked.rounds),
         "calibration": calibration,
@@ -300,6 +287,7 @@ def main() -> None:
     for name in asked.parts:
         if name not in record:
             record[name] = parts[name]()
+            print(name, json.dumps(record[name]), flush=True)
             files.write_json(asked.out, record)
 
 
