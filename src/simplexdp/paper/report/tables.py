@@ -12,7 +12,7 @@ from simplexdp import files, methods
 from simplexdp.paper import computed, fast, grid, identity, labels, recipes
 from simplexdp.paper.report import gather, measured
 from simplexdp.paper.report.gather import Group, Results
-from simplexdp.paper.report.measured_tables import classes, cost, lost, peers
+from simplexdp.paper.report.measured_tables import classes, cost, lost, peers, speed
 from simplexdp.paper.table import Column, Table, Value, columns, to_markdown
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
@@ -285,6 +285,7 @@ BUILT: dict[str, Callable[[Results], Table]] = {
     "classes": classes,
     "cost": cost,
     "peers": peers,
+    "speed": speed,
     "accountants": accountants,
     "collapse": collapse,
 }
