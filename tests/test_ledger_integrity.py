@@ -185,6 +185,21 @@ def test_a_ledger_replaced_under_a_writer_acknowledges_nothing(
     assert [entry.run for entry in book.entries()] == ["a", "b"]
 
 
+def test_a_pipe_or_a_folder_in_the_ledgers_place_is_refused(book: Ledger) -> None:
+    """A pipe would block who reserves for ever."""
+    book.reserve("digits", "m", FIT, "a", "weights")
+    for make in (os.mkfifo, os.mkdir):
+        book.path.unlink()
+        make(book.path)
+        for call in (
+            lambda: book.reserve("digits", "m", FIT, "b", "weights"),
+            lambda: book.spent("digits", 1e-5),
+            book.verify,
+        ):
+            with pytest.raises(ValueError, match=r"ledger\.jsonl is no regular file"):
+                call()
+
+
 def test_a_refusal_says_what_still_fits(book: Ledger) -> None:
     book.set_budget("d", 1.0, 1e-5)
     for past in ([], [FIT], [events.sampled_gaussian(2.0, 0.01, 50)]):

@@ -31,6 +31,7 @@ from simplexdp.ledger_page import (
     REPAIR,
     Page,
     beside,
+    check_regular,
     checked,
     content,
     entries,
@@ -58,7 +59,9 @@ def writing(path: Path, *, accept: bool = False) -> Iterator[tuple[Page, Append]
     mode = stat.S_IMODE(whole.stat().st_mode) if whole.exists() else 0o600
     lock = str(beside(whole, LOCK))
     with FileLock(lock, mode=mode, poll_interval=0.01, fallback_to_soft=False):
-        if not whole.exists() and not accept:
+        if whole.exists():
+            check_regular(whole)
+        elif not accept:
             read(whole)  # a head without its ledger is refused before one is made
         descriptor = os.open(whole, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, mode)
         try:

@@ -286,7 +286,7 @@ def content(path: Path) -> bytes | None:
     """Return the content of a file, None where there is none; a pipe would block for ever."""
     if not path.exists():
         return None
-    _check_regular(path)
+    check_regular(path)
     return path.read_bytes()
 
 
@@ -296,11 +296,12 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if not path.exists():
         yield io.BytesIO()
         return
-    _check_regular(path)
+    check_regular(path)
     with open(path, "rb") as file:
         yield file
 
 
-def _check_regular(path: Path) -> None:
+def check_regular(path: Path) -> None:
+    """Refuse a folder, and a pipe, which would block for ever."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path} is no regular file; name another ledger")
