@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -183,6 +184,28 @@ def test_a_ledger_replaced_under_a_writer_acknowledges_nothing(
         book.reserve("d", "m", FIT, "c", "weights")
     monkeypatch.undo()
     assert [entry.run for entry in book.entries()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: b"{}",
+        lambda text: b"null",
+        lambda text: b"[" * 100_000,
+        lambda text: b"\xff\xfe{",
+        lambda text: text.replace(b'"tallies": {', b'"tallies": {"x": 3, '),
+        lambda text: re.sub(rb'"mu_squared": [0-9.e-]+', b'"mu_squared": "x"', text),
+    ],
+)
+def test_a_head_that_was_written_anew_is_refused_in_a_line(book: Ledger, change: Any) -> None:
+    """However well its own digest fits."""
+    book.reserve("digits", "m", FIT, "a", "weights")
+    head = beside(book, ".head")
+    text = change(head.read_bytes().splitlines()[1])
+    head.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text + b"\n")
+    for call in (lambda: book.spent("digits", 1e-5), book.verify):
+        with pytest.raises(ValueError, match=r"ledger\.jsonl\.head is damaged or was edited"):
+            call()
 
 
 def test_a_pipe_or_a_folder_in_the_ledgers_place_is_refused(book: Ledger) -> None:

@@ -18,6 +18,7 @@ from simplexdp.tally import Tally
 
 HEAD = ".head"
 BLOCK = 1 << 20
+HELD = ("bytes", "lines", "digest", "chained", "notes", "key", "tallies")
 REPAIR = "restore both from a copy, or accept what is there: simplexdp ledger verify --accept"
 
 
@@ -220,7 +221,7 @@ def checked(path: Path, file: BinaryIO, head: bytes | None) -> Page:
             f"the ledger {path} is not as its head left it: of its {state['lines']} lines the last "
             f"were changed or are missing; {REPAIR}"
         )
-    page.tallies = {name: Tally.from_json(one) for name, one in state["tallies"].items()}
+    page.tallies = state["tallies"]
     page.notes, page.lines, page.key = list(state["notes"]), state["lines"], state["key"]
     page._chained, page.base, page.raw = state["chained"], state["bytes"] - left, file.read()
     return page.finish()
@@ -271,10 +272,14 @@ def _state(path: Path, head: bytes) -> Any:
     digest, _, text = head.removesuffix(b"\n").partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
         raise ValueError(f"{path} is damaged or was edited; {REPAIR}")
-    state = json.loads(text)
-    if state["format"] != 1:
-        raise ValueError(f"{path} is of a newer version; use that version")
-    return state
+    try:
+        state = json.loads(text)
+        if state["format"] == 1:
+            state["tallies"] = {n: Tally.from_json(one) for n, one in state["tallies"].items()}
+            return {name: state[name] for name in HELD}
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{path} is damaged or was edited; {REPAIR}") from None
+    raise ValueError(f"{path} is of a newer version; use that version")
 
 
 def beside(path: Path, ending: str) -> Path:

@@ -35,7 +35,7 @@ def key_of(ledger: Path, known: str, *, new: bool = False) -> tuple[bytes, str]:
         ValueError: The key is gone or another one.
     """
     path = ledger.with_name(ledger.name + KEY)
-    there = path.exists()
+    there = path.is_file()  # a pipe would block for ever
     if not there and (new or not known):
         files.write_atomically(path, secrets.token_hex(32).encode() + b"\n", 0o600)
     if there or new or not known:

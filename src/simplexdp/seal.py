@@ -163,7 +163,7 @@ def verify(folder: str | Path) -> Sealed:
     content = _content(path / MANIFEST)
     with _damaged(path / MANIFEST):
         record = json.loads(content)
-        if (record["kind"], record["format"]) != (KIND, FORMAT):
+        if (record["kind"], repr(record["format"])) != (KIND, repr(FORMAT)):  # True is 1
             raise ValueError("it is of another software or a newer version")
         digests = dict(record["files"])
         method, revision = record["method"], record["revision"]

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from simplexdp import typed
 from simplexdp.ledger_lines import (
     COVERS,
     PERSON,
@@ -185,7 +186,7 @@ class Tally:
     def from_json(cls, record: Mapping[str, Any]) -> Tally:
         """Return what `to_json` gave."""
         values = dict(record)
-        values["charges"] = {c: Charges(**one) for c, one in values["charges"].items()}
+        values["charges"] = {c: typed.read(Charges, values["charges"][c]) for c in COVERS}
         values["known"] = [known_from(one) for one in values["known"]]
         values["budget"] = None if values["budget"] is None else tuple(values["budget"])
         return cls(**values)
