@@ -4,7 +4,7 @@
         [--only cifar10 …] [--features-only]
 
 ENCODER has the two packages that `imagenet_encoder` names; FOLDER the files of DermaMNIST and SVHN.
-Writes results/benchmarks/certified_features.json and the table in docs/certified.md. What is there
+Writes results/benchmarks/certified_features.json and the table in results/tables.md. What is there
 already is not made again. The fits are those of `simplexdp train --method certified --seed S`, on
 features that are computed once; rows whose private accuracies `simplexdp reproduce certified` has
 get the plain fit and the times alone. The plain fit is a softmax by L-BFGS on the same rows, whose
@@ -18,8 +18,9 @@ import dataclasses
 import resource
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,15 +33,14 @@ from simplexdp.methods.certified import accuracy
 
 HERE = Path(__file__).resolve().parent.parent
 OUT = HERE / "results" / "benchmarks" / "certified_features.json"
-PAGE = HERE / "docs" / "certified.md"
+PAGE = HERE / "results" / "tables.md"
 DELTA, SEEDS, SHARD, TIMED = 1e-5, 5, 500, 256
 PENALTIES = (1e-5, 1e-6)
 SVHN_PART = 8000  # of the 10,000 images that are had
 NO_DATA, IMAGENET = "no public data", "ImageNet"
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A data set and its features; no budgets where `reproduce certified` has them."""
 
     data: str
@@ -74,7 +74,7 @@ def main() -> None:
     for row in ROWS:
         if row.data in asked.only and asked.category in (None, row.category):
             measure(row, asked.data_dir, asked.features_only)
-    files.put_between(PAGE, "features table", table())
+    files.put_between(PAGE, "features table", table(written()))
 
 
 def measure(row: Row, folder: Path | None, features_only: bool) -> None:
@@ -212,25 +212,26 @@ def save(key: str, one: dict[str, Any]) -> None:
     files.write_json(OUT, {**written(), key: one})
 
 
-def table() -> str:
+def table(found: Mapping[str, Any]) -> str:
     """Return the table of the page."""
     lines = [
         "| data | features | public data | ε | accuracy, % | without privacy, % "
         "| features, ms an image | a fit, s | peak, GB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for one in written().values():
+    for one in found.values():
         plainly = f"{100 * one['plain']['accuracy']:.2f}" if "plain" in one else "–"
         shared = (plainly, f"{one['milliseconds_an_image']:g}")
         head = (one["data"], f"`{one['features']}`", one["category"])
         last = f"{one['peak_gigabytes']:g}"
         if not one["fits"]:
-            lines.append(_line(*head, "as above", "as above", *shared, "–", last))
+            lines.append(_line(*head, "–", "reproduce certified", *shared, "–", last))
         for epsilon, fits in one["fits"].items():
-            found = [100 * fit["accuracy"] for fit in fits.values()]
-            spread = f" ± {statistics.stdev(found):.2f} [{len(found)}]" if len(found) > 1 else ""
+            reached = [100 * fit["accuracy"] for fit in fits.values()]
             seconds = statistics.median(fit["seconds"] for fit in fits.values())
-            said = f"{statistics.mean(found):.2f}{spread}"
+            said = f"{statistics.mean(reached):.2f}"
+            if len(reached) > 1:
+                said += f" ± {statistics.stdev(reached):.2f} [{len(reached)}]"
             lines.append(_line(*head, epsilon, said, *shared, f"{seconds:.0f}", last))
     return "\n".join(lines)
 

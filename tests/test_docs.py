@@ -147,6 +147,7 @@ def test_the_examples_of_docstrings(name: str) -> None:
         ("given up", "lost_classes", "share_table", "benchmarks/lost_classes", "shares"),
         ("ledger table", "ledger", "table", "benchmarks/ledger", "rows"),
         ("persons", "persons", "table", "benchmarks/persons", None),
+        ("features table", "certified_features", "table", "benchmarks/certified_features", None),
     ],
 )
 def test_the_committed_tables_of_benchmarks_are_those_of_their_results(
