@@ -177,6 +177,7 @@ def test_a_manifest_of_another_run_is_refused(run: Callable[[str], Path]) -> Non
         lambda text: text.replace('"statement.json"', '"other.json"'),
         lambda text: text.replace('"files": {', '"files": {"more": 3, '),
         lambda text: text.replace('"revision"', '"edition"'),
+        lambda text: text.replace('"revision": ', '"revision": true, "was": '),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(
@@ -187,6 +188,19 @@ def test_a_manifest_that_is_none_is_refused(
     assert changed != path.read_text()
     path.write_text(changed)
     assert "\x1b" not in refused(path.parent, "m")
+
+
+def test_preprocessing_nested_too_deep_is_refused_though_its_digest_fits(
+    run: Callable[[str], Path],
+) -> None:
+    folder = run("certified")
+    (folder / "preprocessing.json").write_text("[" * 100_000)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    content = (folder / "preprocessing.json").read_bytes()
+    manifest["files"]["preprocessing.json"] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"preprocessing\.json is not as it was written \(nested"):
+        load_model(folder)
 
 
 def test_a_file_that_would_block_or_is_gone_is_refused(run: Callable[[str], Path]) -> None:

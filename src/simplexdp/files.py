@@ -214,6 +214,8 @@ def well_formed(path: Path, way_out: str = ANEW) -> Iterator[None]:
     """Make one error, which names the file, of content of an unexpected shape."""
     try:
         yield
+    except RecursionError as error:
+        raise ValueError(f"{path} is not as it was written (nested too deep); {way_out}") from error
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         reason = str(error) or type(error).__name__
         raise ValueError(f"{path} is not as it was written ({reason}); {way_out}") from error

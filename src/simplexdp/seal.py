@@ -15,8 +15,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +160,7 @@ def verify(folder: str | Path) -> Sealed:
             f"trust both, {_seal_it(path)}"
         )
     content = _content(path / MANIFEST)
-    with _damaged(path / MANIFEST):
+    with files.well_formed(path / MANIFEST, "restore it"):
         record = json.loads(content)
         if (record["kind"], repr(record["format"])) != (KIND, repr(FORMAT)):  # True is 1
             raise ValueError("it is of another software or a newer version")
@@ -171,7 +170,7 @@ def verify(folder: str | Path) -> Sealed:
         texts = (method, version, *digests, *digests.values())
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("not a text")
-        if not isinstance(revision, int | None) or not isinstance(entry, str | None):
+        if type(revision) not in (int, type(None)) or not isinstance(entry, str | None):
             raise TypeError("revision or ledger_entry")
         if unsafe := [name for name in digests if not _is_plain(name)]:
             raise ValueError(f"{unsafe[0]!r} is no name of a file in its folder")
@@ -181,7 +180,7 @@ def verify(folder: str | Path) -> Sealed:
         _fitting(path, name, digests)
     statement = _statement(path / STATEMENT, _fitting(path, STATEMENT, digests))
     description = _fitting(path, DESCRIPTION, digests)
-    with _damaged(path / DESCRIPTION):
+    with files.well_formed(path / DESCRIPTION, "restore it"):
         if json.loads(description)["method"] != method:
             raise ValueError(f"its method is not the {method} of {MANIFEST}")
     return Sealed(path, digests, method, revision, version, entry, statement, _digest(content))
@@ -208,7 +207,7 @@ def seal_again(folder: str | Path) -> Sealed:
     for name in (DESCRIPTION, RUN, MANIFEST):  # what the later ones know of the run stays known
         if name in NEEDED or (path / name).is_file():
             content = _content(path / name)
-            with _damaged(path / name):
+            with files.well_formed(path / name, "restore it"):
                 known |= json.loads(content)
     also = tuple(n for n in known.get("files", ()) if n not in HANDED_OUT and _is_plain(n))
     write(
@@ -310,7 +309,7 @@ def card_of(sealed: Sealed, name: str, metrics: bool = False) -> Card:
         ValueError: Metrics are asked for, and the run's own folder is not there.
     """
     recipe = sealed.read(PREPROCESSING) if PREPROCESSING in sealed.digests else b"null"
-    with _damaged(sealed.folder / DESCRIPTION):
+    with files.well_formed(sealed.folder / DESCRIPTION, "restore it"):
         description = json.loads(sealed.read(DESCRIPTION))
         outcome = None
         if metrics:
@@ -328,7 +327,7 @@ def card_of(sealed: Sealed, name: str, metrics: bool = False) -> Card:
 
 def _statement(path: Path, content: bytes) -> Statement:
     """Return the statement, whose claim fits its event; refuse another one."""
-    with _damaged(path):
+    with files.well_formed(path, "restore it"):
         statement = from_json(json.loads(content))
         check_claim(statement)
     return statement
@@ -384,13 +383,3 @@ def _is_plain(name: Any) -> bool:
         and not any(mark in name for mark in "/\\:\0")
         and name.isprintable()
     )
-
-
-@contextmanager
-def _damaged(path: Path) -> Iterator[None]:
-    """Make one refusal, which names the file, of content that does not fit."""
-    with files.well_formed(path, "restore it"):
-        try:
-            yield
-        except (RecursionError, ArithmeticError) as error:
-            raise ValueError(type(error).__name__) from error
