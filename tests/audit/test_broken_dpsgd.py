@@ -81,9 +81,9 @@ def test_clipping_left_out_is_caught(
     assert right["claim"]["epsilon"] < 1.2
     assert right["epsilon_lower"] < right["claim"]["epsilon"]
 
-    def unclipped(model: Any, inputs: Any, labels: Any, chosen: Any, rng: Any) -> Any:
+    def unclipped(model: Any, inputs: Any, labels: Any, chosen: Any, *rest: Any) -> Any:
         without = dataclasses.replace(chosen, clip=1e9)
-        return dpsgd_step.clipped_sum(model, inputs, labels, without, rng)
+        return dpsgd_step.clipped_sum(model, inputs, labels, without, *rest)
 
     monkeypatch.setattr(dpsgd, "clipped_sum", unclipped)
     broken = attacked(images, 120, 1e-5, 4.0, clip=0.05)
