@@ -137,3 +137,16 @@ def test_yaml_of_anything_reads_back() -> None:
         "f": [{"g": 1e-9, "h": 2.5e-07}],
     }
     assert yaml.safe_load(as_yaml(content)) == content
+
+
+def test_the_entry_for_a_registry_says_which_assumptions_are_broken(tmp_path: Path) -> None:
+    methods.run(
+        Settings(method="certified", seed=1, options={"features": "columns"}), tmp_path / "r"
+    )
+    seal.release(tmp_path / "r", tmp_path / "m", although_not_covered=True)
+    entry = yaml.safe_load((tmp_path / "m/deployment.yaml").read_text())
+    told = entry["deployment"]["implementation"]["justification"]
+    assert " (BROKEN by this run) " in told
+    assert (
+        "chosen without looking at the private inputs or at results on them. (not checked)" in told
+    )

@@ -52,8 +52,31 @@ def test_train_tells_a_person_what_is_not_covered(command):
     assert "% interval" in lines[0]
     assert "360 test records)" in lines[0]
     assert "NOT on the weights" in lines[1]
+    assert lines[4].startswith("Next: simplexdp predict ")  # and not release
     assert lines[5] == ""  # five lines, and more only when asked for
     assert "Back-propagation is not post-processing" in done.stdout
+
+
+def test_a_covered_run_is_told_how_it_is_released(command):
+    done = command("train", "--method", "certified", "--features", "columns", "--quiet")
+    assert "\nNext: simplexdp release runs/" in done.stdout, done.stderr
+    run = done.stdout.partition("Next: simplexdp release ")[2].split()[0]
+    assert command("release", run, "--to", "MODEL").returncode == 0
+    assert command("report", run).stdout == "report.html from 1 run\n"
+
+
+def test_a_label_that_a_program_reserved_under_is_found(command, fail, tmp_path):
+    """`Ledger.reserve` took it, and `ledger --data` called it a file that is not there."""
+    from simplexdp.accounting import events
+    from simplexdp.ledger import Ledger
+
+    book = ["--path", "book.jsonl"]
+    path = tmp_path / "book.jsonl"
+    Ledger(path).reserve("mine", "own", events.gaussian(noise_multiplier=5.0), "a", "weights")
+    assert command("ledger", "--data", "mine", *book).stdout.startswith("mine: 1 run\n")
+    assert command("ledger", "--data", "mine", "--set-budget", "2", *book).returncode == 0
+    assert Ledger(path).budget("mine") == (2.0, 1e-5)
+    assert "no data set 'mien'" in fail("ledger", "--data", "mien", "--set-budget", "2", *book)
 
 
 def write_pictures(root, per_class=10):

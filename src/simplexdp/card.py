@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simplexdp.rounding import rounded_up
-from simplexdp.statement import PER_PERSON, RELATIONS, Statement
+from simplexdp.statement import PER_PERSON, Statement
 
 PAGE = "card.html"
 REGISTRY = "deployment.yaml"
@@ -90,7 +90,7 @@ class Card:
         return {
             "The claim": {
                 "Unit of privacy": statement.unit,
-                "Neighbouring relation": RELATIONS.get(statement.relation, statement.relation),
+                "Neighbouring relation": statement.neighbours(),
                 "ε": _number(statement.epsilon),
                 "δ": _number(statement.delta),
                 "μ (Gaussian)": _number(statement.mechanism.get("mu")),
@@ -103,11 +103,7 @@ class Card:
             },
             "What the bound covers": list(statement.covers),
             "What it does not cover": list(statement.does_not_cover),
-            "Assumptions": [
-                f"{a.text} "
-                f"({ {True: 'holds', False: 'BROKEN by this run', None: 'not checked'}[a.holds] })"
-                for a in statement.assumptions
-            ],
+            "Assumptions": _assumptions(statement),
             "What goes in": {
                 "Records": str(recipe.get("kind", "arrays")),
                 "Shape": "×".join(str(side) for side in recipe.get("shape", ())) or UNSTATED,
@@ -202,7 +198,7 @@ class Card:
                 },
                 "dp_flavor": {
                     "name": "Approximate DP" if self.covered else "None: not covered by a bound",
-                    "input_metric": RELATIONS.get(statement.relation, statement.relation),
+                    "input_metric": statement.neighbours(),
                     "unprotected_quantities": list(statement.public),
                 },
                 "privacy_loss": {
@@ -223,7 +219,7 @@ class Card:
                 },
                 "implementation": {
                     "mechanisms": _mechanism(statement),
-                    "justification": "; ".join(a.text for a in statement.assumptions),
+                    "justification": " ".join(_assumptions(statement)),
                 },
             },
         }
@@ -279,6 +275,12 @@ def _mechanism(statement: Statement) -> str:
     rest = [(k, v) for k, v in statement.mechanism.items() if k not in ("name", "mu")]
     told = (f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in rest)
     return ", ".join((str(statement.mechanism.get("name", "none")), *told))
+
+
+def _assumptions(statement: Statement) -> list[str]:
+    """Return the assumptions, each with whether it holds."""
+    marks = {True: "holds", False: "BROKEN by this run", None: "not checked"}
+    return [f"{a.text} ({marks[a.holds]})" for a in statement.assumptions]
 
 
 def _pair(bounds: Sequence[float]) -> str:

@@ -25,6 +25,12 @@ RELATIONS = {
     "or not; its label and the number of records are public",
     "replace-input": "replace-input: one input is replaced by any other, its label stays",
 }
+OF_PERSONS = {
+    "zero-out": "zero-out: all inputs of one person are replaced by null records, their "
+    "labels stay",
+    "add/remove": "add/remove at a fixed rate and divisor: what one person contributes is there "
+    "or not; their labels and the number of records are public",
+}
 
 PER_PERSON = "all training inputs of one person together; their labels stay"
 OF_A_PERSON: Mapping[str, Any] = {
@@ -165,6 +171,11 @@ class Statement:
             "NOT on the weights."
         )
 
+    def neighbours(self) -> str:
+        """Return which two data sets no one can tell apart, in words."""
+        named = RELATIONS | (OF_PERSONS if self.unit == PER_PERSON else {})
+        return named.get(self.relation, self.relation)
+
     def __repr__(self) -> str:
         return f"<Statement: {self.headline()}>"
 
@@ -189,7 +200,7 @@ class Statement:
                 {
                     "Method": self.method,
                     "Unit of privacy": self.unit,
-                    "Neighbouring relation": RELATIONS.get(self.relation, self.relation),
+                    "Neighbouring relation": self.neighbours(),
                     "Public": ", ".join(self.public),
                     "Mechanism": ", ".join(
                         f"{k} = {_show(k, v)}" for k, v in self.mechanism.items()

@@ -81,6 +81,8 @@ def test_a_column_without_a_rule_is_refused_by_name(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", columns())
     with pytest.raises(ValueError, match=r"2 columns have neither .*\(age, income\)"):
         data.load(path, label="target", categories="sex=f|m")
+    with pytest.raises(ValueError, match=r"1 column has neither .*\(age\)"):
+        data.load(path, label="target", categories="sex=f|m", bounds="income=-10:30")
 
 
 def test_public_columns_are_computed_from_training_records_and_named(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_no_message_shows_a_private_value(tmp_path: Path) -> None:
         assert SECRET not in refusal(path, label="target", bounds="age=0:1")
     path.write_text("age,target\n" + f"{SECRET},a\n{SECRET},b\n" * 4)
     message = refusal(path, label="target", categories="age=1|2")
-    assert "values outside its categories" in message
+    assert "values outside its categories: correct them, or train with more" in message
     assert SECRET not in message
 
 

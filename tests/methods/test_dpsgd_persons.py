@@ -154,6 +154,7 @@ def test_the_claim_the_rate_and_the_ledger_are_per_person(tmp_path: Path) -> Non
     assert "per person" in said.headline()
     assert said.sampling.startswith("Poisson, rate 9/90 persons;")
     assert "a person comes or goes" in said.sampling
+    assert "what one person contributes is there or not" in said.neighbours()
     assert any("One alone of a person's records" in text for text in said.does_not_cover)
     assert [entry.unit for entry in book.entries()] == ["person"]
     assert outcome.accuracy > 0.6

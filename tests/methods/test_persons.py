@@ -78,6 +78,8 @@ def test_the_claim_and_the_ledger_say_per_person(tmp_path: Path) -> None:
     said = outcome.statement
     assert "ε = 2, δ = 1e-05 per person" in said.headline()
     assert said.unit == "all training inputs of one person together; their labels stay"
+    assert "zero-out: all inputs of one person are replaced" in said.to_markdown()
+    assert "one input is replaced" not in said.to_markdown()
     assert "which records are of the same person" in said.public
     assert any("One alone of a person's records" in text for text in said.does_not_cover)
     assert [entry.unit for entry in book.entries()] == ["person"]

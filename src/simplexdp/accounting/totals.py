@@ -38,9 +38,9 @@ DRAWS_ONLY = (
 
 FIXED_BEFOREHAND = (
     "the total holds if the parameters of all runs, and their number, were fixed before the first "
-    "result was seen; runs chosen by earlier results can cost more than it says. For those holds "
-    "the budget, not the total, if it was set before the first run, never changed, and all runs "
-    "are full-batch Gaussian"
+    "result was seen; runs chosen by earlier results can cost more than it says. The budget "
+    "holds even then, if it was set before the first run and never changed, and all runs are "
+    "full-batch Gaussian"
 )
 
 

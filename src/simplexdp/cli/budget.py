@@ -182,6 +182,8 @@ def _known(data: str, book: Ledger) -> str:
     found = identity(data)
     if found in names() or book.knows(found) or Path(found).exists():
         return found
+    if book.knows(data):
+        return data  # a label of the user's own, which a program reserved under
     raise ValueError(
         f"no data set {data!r} and no such file: name your own by its path, or use one of "
         f"{', '.join(names())}"

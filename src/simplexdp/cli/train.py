@@ -105,13 +105,17 @@ def _told(settings: Settings, outcome: Any, run: Path) -> str:
 
     low, high = interval(outcome.accuracy, outcome.tested)
     few = ": too few to say much" if outcome.tested < FEW else ""
+    claim = outcome.statement
+    covered = claim.covers_weights and not claim.broken()
+    hand_out = f"simplexdp release {run} --to MODEL; " if covered else ""
     return (
         f"Test accuracy {100 * outcome.accuracy:.2f} % on {settings.data} (95 % interval "
         f"{100 * low:.1f} to {100 * high:.1f} %; {outcome.tested:,} test records{few})\n"
-        f"{outcome.statement.headline()}\n"
+        f"{claim.headline()}\n"
         f"Trained {outcome.model_name} by {settings.method} in {outcome.seconds:.1f} s\n"
         f"The run and its statement: {run / 'statement.md'}\n"
-        f"Next: simplexdp predict {run} NEW --out predictions.csv; simplexdp audit --run {run}"
+        f"Next: {hand_out}simplexdp predict {run} NEW --out predictions.csv; "
+        f"simplexdp audit --run {run}"
     )
 
 

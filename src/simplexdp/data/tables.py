@@ -205,7 +205,7 @@ def one_hot(texts: list[str], categories: tuple[str, ...], name: str) -> Array:
     if outside:
         raise DataError(
             f"column {name} has {outside} of {len(texts)} values outside its categories: "
-            "name them, or add the category * for all others"
+            "correct them, or train with more categories, or with * for all others"
         )
     return np.eye(len(categories), dtype=np.float32)[codes]
 
@@ -272,8 +272,9 @@ def columns_of(
             undeclared.append(name)
     if undeclared:
         shown = ", ".join(undeclared[:8]) + (" …" if len(undeclared) > 8 else "")
+        counted = "1 column has" if len(undeclared) == 1 else f"{len(undeclared)} columns have"
         raise DataError(
-            f"{len(undeclared)} columns have neither bounds nor categories ({shown}): give "
+            f"{counted} neither bounds nor categories ({shown}): give "
             "--bounds column=lo:hi or --categories column=a|b, or declare --public-columns"
         )
     return tuple(found), tuple(computed)

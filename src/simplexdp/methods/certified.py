@@ -221,7 +221,7 @@ def coverage(
                 for what, share in (("mean", cost.mu_mean), ("second moments", cost.mu_moments))
                 if share
             ),
-            "every iterate",
+            "the weights after every step",
         ),
         not_covered=(
             _on_features.REPLACED,

@@ -72,5 +72,8 @@ def report(
     written = own.write(of, out) if of else page.write(results, out, pictures)
     written["figures"] = [str(p) for p in drawings.write(results, figures)] if figures else []
     written["refreshed"] = [str(p) for p in tables.refresh(refresh, results)] if refresh else []
-    lines = [f"{written['page']} from {written['runs']} runs", *written["left_out"]]
+    lines = [
+        f"{written['page']} from {written['runs']} run{'s' if written['runs'] != 1 else ''}",
+        *written["left_out"],
+    ]
     emit(written, as_json, "\n".join([*lines, *written["figures"], *written["refreshed"]]))
