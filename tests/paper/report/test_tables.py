@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simplexdp import files
 from simplexdp.paper import grid, records
 from simplexdp.paper.report import gather, tables
 from simplexdp.paper.table import Column, Table, to_latex, to_markdown
@@ -278,6 +279,21 @@ def test_the_readme_has_the_certified_features_of_a_data_set_in_one_row(tmp_path
     (chosen,) = (c for c in grid.experiment("certified").cells if c.row == "digits")
     records.write(make_record(chosen.settings, "certified", 0.9), tmp_path)
     assert [row["certified"] for row in made("readme", tmp_path).rows] == ["90.00"]
+
+
+def test_the_readme_shows_an_encoder_beside_the_features_that_need_none(tmp_path, make_record):
+    cell = next(c for c in grid.experiment("fast").cells if c.settings.data == "mnist")
+    settings = dataclasses.replace(cell.settings, epsilon=1.0)
+    records.write(make_record(settings, "fast", 0.9), tmp_path)
+    of = {"data": "mnist", "fits": {"1": {"0": {"accuracy": 0.8}, "1": {"accuracy": 0.9}}}}
+    path = tmp_path / "benchmarks" / "certified_features.json"
+    path.parent.mkdir()
+    files.write_json(path, {"a": {**of, "category": "ImageNet"}})
+    (row,) = made("readme", tmp_path).rows
+    assert row["encoder"] == "85.00 ± 7.07 [2]"
+    files.write_json(path, {"a": {**of, "category": "no public data"}})
+    (row,) = made("readme", tmp_path).rows
+    assert "encoder" not in row
 
 
 def test_a_long_table_may_be_broken_in_latex():

@@ -158,6 +158,18 @@ def classes(results: Path, keys: Collection[str]) -> list[dict[str, Any]]:
         return [row for row in told if row["key"] in keys]
 
 
+def on_an_encoder(results: Path) -> dict[str, list[float]]:
+    """Return certified's accuracies in percent at ε = 1, on an ImageNet encoder, by data set."""
+    path = results / "benchmarks" / "certified_features.json"
+    found = files.read_json(path).values() if path.exists() else []
+    with files.well_formed(path):
+        return {
+            row["data"]: [100 * fit["accuracy"] for fit in row["fits"]["1"].values()]
+            for row in found
+            if row["category"] == "ImageNet"
+        }
+
+
 def cost(results: Path) -> list[dict[str, Any]]:
     """Return the seconds of a step, where they were measured."""
     path = results / COST

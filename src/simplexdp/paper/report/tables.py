@@ -148,6 +148,7 @@ def readme(found: Results) -> Table:
     """
     rows: list[dict[str, Value]] = []
     shown: list[Group] = []
+    encoded = measured.on_an_encoder(found.folder)
     for name in (*grid.ACCURACY_TABLES, "digits"):
         own: list[dict[str, Value]] = []
         for group in found.groups:
@@ -166,12 +167,15 @@ def readme(found: Results) -> Table:
             row[column] = gather.percent(mean, std, len(group.runs))
             network = known.published if known and column == "fast" else str(group.settings.model)
             paper = recipes.published_accuracy(name, "dirichlet", network, 1.0)
-            if group.family == "dirichlet" and paper is not None:
+            if group.family == "dirichlet" and paper is not None and part is None:
                 row["published"] = gather.percent(*paper, None)
+        if own and name in encoded:
+            own[0]["encoder"] = _percent(encoded[name])
         rows += own
     heads = columns(
         data="data set",
         certified="certified, ε = 1",
+        encoder="the same on an ImageNet encoder",
         fast="Dirichlet with link, fast recipe, ε = 1",
         rule="Dirichlet, ε = 1",
         rate="Dirichlet at the paper's rate, ε = 1",
