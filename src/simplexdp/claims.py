@@ -23,11 +23,14 @@ LABELS_ARE_PUBLIC = (
     "Any use of the labels, the number of records or the class counts: these are public."
 )
 # What no bound on released weights covers.
-BESIDE_THE_WEIGHTS = (
+BESIDE_A_LOOP = (
     LABELS_ARE_PUBLIC,
     "The test and validation accuracies, where those records are private too.",
     "Predictions on the training records: each depends on its own input beside the weights.",
     "The time that training takes.",
+)
+BESIDE_THE_WEIGHTS = (  # where the library reads the records
+    *BESIDE_A_LOOP,
     "Whether every input is as declared: NaN and infinity, values outside the categories and "
     "images of another form are refused, and the refusal tells that, and how many, there are.",
 )

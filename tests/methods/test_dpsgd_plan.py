@@ -293,3 +293,20 @@ def test_wrong_plans(given: dict[str, Any], message: str) -> None:
 
 def test_epochs_are_passes_over_the_data() -> None:
     assert plan(steps=None, epochs=2).steps == 20
+
+
+def test_a_frozen_module_is_refused_also_by_an_empty_batch() -> None:
+    model = network().requires_grad_(False)
+    for size in (0, 5):
+        with pytest.raises(ValueError, match="unfreeze what to train"):
+            clipped_sums(model, pairs(size), size, cross_entropy, 1.0, 32)
+
+
+def test_the_statement_says_nothing_of_checks_that_a_loop_of_ones_own_lacks() -> None:
+    """A record with NaN is not refused: its gradient counts as 0."""
+    chosen, model = plan(), network()
+    inputs, labels = pairs(300)
+    batch = next(iter(chosen.batches((inputs * float("nan"), labels))))
+    chosen.gradient(model, batch, cross_entropy)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert "are refused" not in chosen.statement().to_markdown()

@@ -29,7 +29,7 @@ from simplexdp.accounting import events
 from simplexdp.accounting.sampled_gaussian import calibrate
 from simplexdp.batches import mapped, parts
 from simplexdp.claims import (
-    BESIDE_THE_WEIGHTS,
+    BESIDE_A_LOOP,
     WEIGHTS,
     Assumption,
     Coverage,
@@ -230,7 +230,7 @@ class DPSGDPlan(Stepped):
             covered=("the weights of every step, if the optimizer saw these gradients alone",),
             not_covered=(
                 "Replacing an input by another one: by group privacy that is (2ε, (1 + e^ε)·δ).",
-                *BESIDE_THE_WEIGHTS,
+                *BESIDE_A_LOOP,
             ),
             assumptions=(
                 Assumption("Batches are the plan's Poisson samples.", self._all_poisson or None),
@@ -321,10 +321,9 @@ def clipped_sums(
     totals = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     before = dict(model.named_buffers())  # torch refuses to change them in place
 
+    if not names:
+        raise ValueError("no parameter of the module requires a gradient; unfreeze what to train")
     called: list[nn.Module] = []
-
-    def note(module: nn.Module, _: Any) -> None:
-        called.append(module)
 
     def of_one(parameters: Mapping[str, Tensor], record: Any) -> Tensor:
         alone = mapped(record, lambda part: part.unsqueeze(0))
