@@ -188,6 +188,17 @@ def test_bad_choices_are_refused_before_anything_is_drawn(
         PrivateChoice(**{"candidates": CANDIDATES, **options}).fit(*blobs())
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"bounds": ((0, 0), (1, 1))}, {"candidates": [{}, {"clip": 1e6}]}]
+)
+def test_what_only_a_fit_would_refuse_is_not_counted(wrong: dict[str, Any], tmp_path: Path) -> None:
+    X, y = blobs()
+    given = {"candidates": CANDIDATES, "ledger": tmp_path / "book.jsonl", "data_name": "blobs"}
+    with pytest.raises(ValueError):
+        PrivateChoice(**{**given, **wrong}).fit(X, y)
+    assert not (tmp_path / "book.jsonl").exists()
+
+
 def test_a_scaler_with_declared_bounds_reads_nothing() -> None:
     X, y = load_digits(return_X_y=True)
     settings = [{"features": "columns"}, {"image_shape": (1, 8, 8), "steps": 5}]

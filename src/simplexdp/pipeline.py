@@ -31,6 +31,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from simplexdp import features, linear
 from simplexdp.accounting import events
 from simplexdp.accounting.gaussian import calibrate_mu, gaussian_epsilon
 from simplexdp.claims import Assumption, Coverage
@@ -172,6 +173,10 @@ class PrivateChoice(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         part = None if persons is None else np.unique(persons[fitted], return_inverse=True)[1]
         costs = [model._planned(X[fitted], part)[2].mu for model in tried]
         plans = [model._planned(X, persons) for model in finals]
+        for model in tried:
+            _refuse(model, X[fitted], labels[fitted], part)
+        for model in finals:
+            _refuse(model, X, labels, persons)
         mu_last = max(cost.mu for _, _, cost in plans)
         mechanism = {
             "mu_candidates": math.hypot(*costs),
@@ -247,6 +252,20 @@ class PrivateChoice(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return fitted, counted[np.unique(persons[counted], return_index=True)[1]]
 
 
+def _refuse(
+    model: CertifiedClassifier,
+    X: Array,
+    labels: NDArray[np.int64],
+    persons: NDArray[np.int64] | None,
+) -> None:
+    """Refuse what a fit would, before any is paid for: of the features one row has to do."""
+    feature_map, rule, _ = model._planned(X, persons)
+    row = features.compute(model._inputs(X[:1]), feature_map, use_cache=False)
+    rows = np.broadcast_to(row, (len(X), row.shape[1]))
+    shape = (feature_map.channels, feature_map.positions)
+    linear.check(rows, labels, int(labels.max()) + 1, shape, rule, persons)
+
+
 def noisy_counts(right: NDArray[np.int64], mu: float, bits: Bits) -> NDArray[np.int64]:
     """Return counts, of which one unit moves each by at most 1, as a Gaussian release of `mu`."""
     return release(right, math.sqrt(len(right)) / mu, bits)
@@ -259,7 +278,7 @@ def together(of_each: Sequence[Coverage], mechanism: Mapping[str, Any]) -> Cover
         min((a for one in of_each for a in one.assumptions if a.text == text), key=_certainty)
         for text in dict.fromkeys(a.text for one in of_each for a in one.assumptions)
     ]
-    features = dict.fromkeys(one.mechanism["features"] for one in of_each)
+    used = dict.fromkeys(one.mechanism["features"] for one in of_each)
     said = dict.fromkeys([*(one.proviso for one in of_each), *around()])
     shown = {name: first.mechanism[name] for name in ("name", "noise")}
     return replace(
@@ -268,7 +287,7 @@ def together(of_each: Sequence[Coverage], mechanism: Mapping[str, Any]) -> Cover
         covered=(*first.covered, COUNTED, "the candidates' weights, and which one was chosen"),
         not_covered=tuple(dict.fromkeys(text for one in of_each for text in one.not_covered)),
         assumptions=tuple(weakest),
-        mechanism={**shown, "features": ", ".join(features), **mechanism},
+        mechanism={**shown, "features": ", ".join(used), **mechanism},
         proviso="; and ".join(text for text in said if text),
     )
 
