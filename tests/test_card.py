@@ -147,6 +147,12 @@ def test_the_entry_for_a_registry_says_which_assumptions_are_broken(tmp_path: Pa
     entry = yaml.safe_load((tmp_path / "m/deployment.yaml").read_text())
     told = entry["deployment"]["implementation"]["justification"]
     assert " (BROKEN by this run) " in told
+    covers = entry["deployment"]["accounting"]["post_processing"]
+    assert covers.startswith("What the bound would cover: the released weights")
+    for name in ("statement.md", "README.md", "card.html"):
+        text = (tmp_path / "m" / name).read_text()
+        assert "What the bound would cover" in text
+        assert "What the bound covers" not in text
     assert (
         "chosen without looking at the private inputs or at results on them. (not checked)" in told
     )

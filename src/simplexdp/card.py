@@ -101,7 +101,7 @@ class Card:
                 "Mechanism": _mechanism(statement),
                 "Sampling": statement.sampling,
             },
-            "What the bound covers": list(statement.covers),
+            statement.what_is_covered(): list(statement.covers),
             "What it does not cover": list(statement.does_not_cover),
             "Assumptions": _assumptions(statement),
             "What goes in": {
@@ -215,7 +215,8 @@ class Card:
                 },
                 "accounting": {
                     "composition": statement.accountant,
-                    "post_processing": "; ".join(statement.covers),
+                    "post_processing": f"{statement.what_is_covered()}: "
+                    + "; ".join(statement.covers),
                 },
                 "implementation": {
                     "mechanisms": _mechanism(statement),

@@ -171,6 +171,10 @@ class Statement:
             "NOT on the weights."
         )
 
+    def what_is_covered(self) -> str:
+        """Return the heading of the list of what is covered, which a broken assumption changes."""
+        return f"What the bound {'would cover' if self.broken() else 'covers'}"
+
     def neighbours(self) -> str:
         """Return which two data sets no one can tell apart, in words."""
         named = RELATIONS | (OF_PERSONS if self.unit == PER_PERSON else {})
@@ -213,7 +217,7 @@ class Statement:
                     "Audited": audited.get("summary", "no audit was run on this model"),
                 }
             ),
-            _bullets(f"What the bound {'would cover' if broken else 'covers'}", self.covers),
+            _bullets(self.what_is_covered(), self.covers),
             _bullets("What it does not cover", self.does_not_cover),
             _bullets("Assumptions", [_assumption(a) for a in self.assumptions]),
             _bullets("Notes", self.notes),

@@ -48,7 +48,7 @@ def predict(
         "model": str(model),
         "headline": loaded.statement.headline(),
     }
-    told = "with probabilities" if loaded.probabilities else "classes alone: its softmax is none"
+    told = "with probabilities" if loaded.probabilities else "classes alone, no probabilities"
     text_line = f"{out}: {record['records']:,} records ({told})\n{loaded.statement.headline()}"
     emit(record, as_json, text_line)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from simplexdp import methods
@@ -50,3 +51,24 @@ def test_one_run_is_on_a_page_of_its_own(folder, tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no run"):
         own.write([tmp_path], tmp_path / "page.html")
+
+
+def test_two_names_of_one_account_are_told_once(tmp_path):
+    rng, book = np.random.default_rng(0), Ledger(tmp_path / "ledger.jsonl")
+    for name in ("a", "b"):  # the second is a copy of the first
+        path = tmp_path / f"{name}.npz"
+        if name == "a":
+            np.savez(path, X=rng.uniform(size=(60, 4)), y=np.arange(60) % 2)
+        else:
+            path.write_bytes((tmp_path / "a.npz").read_bytes())
+        settings = Settings(
+            data=str(path),
+            method="certified",
+            data_options={"bounds": ["0:1"]},
+            options={"features": "columns"},
+        )
+        methods.run(settings, tmp_path / "runs" / name, ledger=book)
+    own.write([tmp_path / "runs"], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count(": 2 runs\n") == 1
+    assert text.count("one account of: ") == 1

@@ -105,16 +105,22 @@ def _recalls(outcome: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _spent(found: Sequence[runs.RunFolder]) -> list[str]:
-    """Return what the runs' ledgers say of their data, each data set once."""
+    """Return what the runs' ledgers say of their data, each account once."""
     asked = {
         (path, ledger.identity(folder.settings().data), folder.settings().delta)
         for folder in found
         if (path := folder.ledger_path()) is not None and path.exists()
     }
+    totals, said = [], set()
+    for path, data, delta in sorted(asked):
+        total = ledger.Ledger(path).spent(data, delta)
+        if (account := (path, total.names, delta)) not in said:
+            said.add(account)
+            totals.append(total)
     return [
         re.sub(r"(?<=\S) {2,}", " ", line)  # which line up in a terminal alone
-        for path, data, delta in sorted(asked)
-        for line in ledger.describe(ledger.Ledger(path).spent(data, delta))
+        for total in totals
+        for line in ledger.describe(total)
     ]
 
 
