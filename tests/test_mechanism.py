@@ -275,3 +275,13 @@ def test_the_best_constant_prediction_gives_up_classes_below_a_share(alpha, r, r
     if relative < 1:  # no other prediction is better
         others = np.random.default_rng(0).dirichlet(np.ones(3), 20_000)
         assert loss(others).min() > loss(np.array([1.0, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("estimator", ["marginal", "full"])
+def test_a_second_derivative_is_refused_and_not_wrong(estimator: mechanism.Estimator) -> None:
+    logits = torch.zeros(4, 3, requires_grad=True)
+    rng = np.random.default_rng(0)
+    losses = mechanism.perturbed_nll(logits, torch.arange(4) % 3, 0.4, 0.5, rng, estimator)
+    torch.autograd.grad(losses.sum(), logits, retain_graph=True)
+    with pytest.raises(ValueError, match="no second derivative"):
+        torch.autograd.grad(losses.sum(), logits, create_graph=True)

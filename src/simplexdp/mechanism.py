@@ -39,7 +39,6 @@ import numpy.typing as npt
 import torch
 from scipy import special
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 Estimator = Literal["marginal", "full", "draw-only"]
@@ -61,7 +60,14 @@ class _LogGamma(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        _refuse_second_derivative()
         return grad_outputs[0] * ctx.saved_tensors[0], None
+
+
+def _refuse_second_derivative() -> None:
+    """Refuse to be differentiated again: a draw's slope would count as a constant, unnoticed."""
+    if torch.is_grad_enabled():  # in a backward pass: by create_graph
+        raise ValueError("the perturbed loss has no second derivative; leave create_graph out")
 
 
 def _drawn(a: Array, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -114,8 +120,8 @@ class _Marginal(torch.autograd.Function):
         return torch.logaddexp(odds, torch.zeros_like(odds)).to(logits.device)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second_derivative()
         labels, log_s, log_s_y, at_y, rest, slope, odds, r, link, bound = ctx.of
         at_y, rest = at_y.numpy(), rest.numpy()
         to_odds = given.cpu().numpy() / (1.0 + torch.exp(-odds).numpy())
