@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from simplexdp.paper.report import gather, measured_tables, tables
 
 
@@ -26,3 +28,13 @@ def test_classes_that_are_lost_are_said_of_runs_that_have_a_record(results):
     (results / "benchmarks/classes.json").unlink()
     assert not measured_tables.classes(gather.load(results)).rows
     assert not [n for n in tables.readme(gather.load(results)).notes if "lost classes" in n]
+
+
+def test_an_encoders_column_never_stands_without_what_its_bound_leaves_open(results):
+    assert tables.ENCODED not in tables.readme(gather.load(results)).notes
+    row = {"data": "dermamnist", "category": "ImageNet", "fits": {"1": {"0": {"accuracy": 0.5}}}}
+    path = results / "benchmarks/certified_features.json"
+    path.write_text(json.dumps({"a row": row}))
+    table = tables.readme(gather.load(results))
+    shown = any("encoder" in row for row in table.rows)
+    assert shown and tables.ENCODED in table.notes

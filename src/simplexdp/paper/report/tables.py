@@ -17,6 +17,10 @@ from simplexdp.paper.table import Column, Table, Value, columns, to_markdown
 
 MARKED = re.compile(r"(<!-- table:(?P<name>[\w-]+) -->\n).*?(<!-- /table -->)", re.S)
 NOTHING_YET = "No results yet."
+ENCODED = (
+    "On an ImageNet encoder: ε does not cover what the encoder tells of ImageNet. Which features "
+    "stand beside it, SVHN without it, and how its steps were chosen: results/tables.md."
+)
 LATE = 5  # so many last evaluations, of runs with at least four times as many
 
 
@@ -185,6 +189,7 @@ def readme(found: Results) -> Table:
     notes = (
         f"Test accuracy in percent. certified: ε covers {gather.COVERS_WEIGHTS}. Dirichlet: ε "
         f"covers {gather.COVERS_DRAWS}. The paper's accuracies are at its own learning rate.",
+        *((ENCODED,) if any("encoder" in row for row in rows) else ()),
         *lost(measured.classes(found.folder, gather.keys(shown))),
         *_copies(shown),
     )
