@@ -101,6 +101,7 @@ class Page(html.parser.HTMLParser):
 
 def test_the_page_stands_alone(run: Path, tmp_path: Path) -> None:
     seal.release(run, tmp_path / "m")
+    assert "<td>m</td>" in (tmp_path / "m/card.html").read_text()  # printed and filed by its name
     for path in (run / "card.html", tmp_path / "m/card.html"):
         page = Page()
         page.feed(path.read_text())

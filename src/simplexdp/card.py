@@ -89,6 +89,7 @@ class Card:
         features = recipe.get("features") or {}
         return {
             "The claim": {
+                "Model": self.name,
                 "Unit of privacy": statement.unit,
                 "Neighbouring relation": statement.neighbours(),
                 "ε": _number(statement.epsilon),
