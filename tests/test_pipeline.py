@@ -194,7 +194,7 @@ def test_bad_choices_are_refused_before_anything_is_drawn(
 def test_what_only_a_fit_would_refuse_is_not_counted(wrong: dict[str, Any], tmp_path: Path) -> None:
     X, y = blobs()
     given = {"candidates": CANDIDATES, "ledger": tmp_path / "book.jsonl", "data_name": "blobs"}
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"each of the bounds|too large for exact sums"):
         PrivateChoice(**{**given, **wrong}).fit(X, y)
     assert not (tmp_path / "book.jsonl").exists()
 
