@@ -178,6 +178,7 @@ def test_the_ledger_counts_it_once_and_whole_before_it_begins(tmp_path: Path) ->
         ({"choice_share": 1.0}, "between 0 and 1"),
         ({"held_out": 0.995}, "hold out fewer"),
         ({"ledger": "somewhere"}, "data_name"),
+        ({"epsilon": 1e-4, "delta": 1e-3}, "too small to divide"),
     ],
 )
 def test_bad_choices_are_refused_before_anything_is_drawn(

@@ -168,6 +168,10 @@ class PrivateChoice(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mu_counts = mu * math.sqrt(self.choice_share)
         each = gaussian_epsilon(mu_counts / math.sqrt(len(self.candidates)), self.delta)
         last = gaussian_epsilon(mu * math.sqrt(1.0 - self.choice_share), self.delta)
+        if min(each, last) <= 0:  # δ alone would pay for so small a μ
+            raise ValueError(
+                "epsilon is too small to divide; give a larger one, or fewer candidates"
+            )
         tried = [classifier(given, each) for given in self.candidates]
         finals = [classifier(given, last) for given in self.candidates]
         part = None if persons is None else np.unique(persons[fitted], return_inverse=True)[1]
