@@ -178,6 +178,7 @@ def test_one_run_p_value_against_direct_summation() -> None:
         (40, 40, 40, 2.0, 1e-2),
         (60, 30, 17, 0.0, 1e-3),
         (40, 4, 2, 0.5, 1e-3),
+        (10, 4, 1, 0.0, 1e-3),
     ]:
         p = mpmath.exp(epsilon) / (1 + mpmath.exp(epsilon))
 

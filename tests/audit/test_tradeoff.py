@@ -152,6 +152,9 @@ def test_a_sampled_curve_lies_just_above_both_directions() -> None:
     middle = (out > 0.1) & (out < 0.9)
     assert gap[middle].min() < 1e-3
     assert reverse[middle].min() < 1e-3
+    # Where one direction is the worse by far, it touches it all along.
+    assert gap[(out > 0.002) & (out < 0.1)].max() < 1e-3
+    assert reverse[(1.0 - inside > 0.6) & (1.0 - inside < 0.9)].max() < 1e-3
     twice = curves(events.sampled_gaussian(NOISE, RATE, 1), pairs=True)(1.0).power
     assert twice(0.1) == pytest.approx(power(power(0.1)))
     assert SAMPLED(2.0).power(0.1) > power(0.1) > SAMPLED(0.0).power(0.1) == 0.1
