@@ -53,7 +53,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "alpha": 100.0,
         "estimator": "draw-only",
         "link": "softmax",
-        "rates": [0.06, 0.02, 0.005, 0.001, 0.0002, 0.00004],
+        "rates": [0.06, 0.02, 0.005, 0.0005],
     },
 }
 DRAWS = 200_000
